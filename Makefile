@@ -1,0 +1,60 @@
+# `make demo` and `make test` do everything from a fresh clone: own .venv, nothing installed globally.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PACKAGES := backends cli compiler dialect examples/targets runtime scheduling support
+SOURCES  := $(shell find $(PACKAGES) -type d -not -name __pycache__)
+
+.PHONY: demo test lint types tests bench wheel clean help
+
+help:
+	@echo "make demo    import, compile and run a real network on real digits; pictures in demo/"
+	@echo "make test    lint, types and tests"
+	@echo "make bench   measure compile times and kernels, side by side"
+	@echo "make wheel   build the wheel into dist/"
+	@echo "make clean   remove everything that make made"
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "binpoint needs Python 3.11 or newer; try: make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "cannot make a virtual environment (on Debian: apt install python3-venv)"; exit 1; }
+
+# A strict editable install links files one by one: a new file (a changed directory) needs a new install.
+$(VENV)/.run: pyproject.toml $(SOURCES) | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all]' --config-settings editable_mode=strict
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(SOURCES) | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]' --config-settings editable_mode=strict
+	@touch $(VENV)/.run $@
+
+demo: $(VENV)/.run
+	@mkdir -p demo
+	$(BIN)/binpoint import examples/models/mnist-conv.onnx -o demo/mnist-conv.bp
+	$(BIN)/binpoint compile demo/mnist-conv.bp -t dlu2048 -o demo/mnist-conv.bpz
+	$(BIN)/binpoint schedule demo/mnist-conv.bp -t dlu2048 --picture demo/schedule.png
+	$(BIN)/binpoint run demo/mnist-conv.bpz --data mnist:examples/data/mnist
+	@echo "pictures of the schedule: demo/schedule*.png"
+
+test: lint types tests
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy -p binpoint
+
+tests: $(VENV)/.test
+	$(BIN)/pytest -n 2
+
+bench: $(VENV)/.test
+	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/convolution.py
+
+wheel: $(VENV)/.run
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) build dist demo *.egg-info .mypy_cache .ruff_cache .hypothesis bench/results

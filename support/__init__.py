@@ -1,0 +1,1 @@
+"""Small leaf modules that every layer of binpoint may import."""

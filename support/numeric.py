@@ -1,0 +1,181 @@
+"""The numeric policy of a network: widths, exponents, rounding and updates, per class of tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+
+
+class TensorClass(StrEnum):
+    """The classes of tensors that have a width of their own."""
+
+    ACTIVATIONS = "activations"
+    WEIGHTS = "weights"
+    BIASES = "biases"
+    GRADIENTS = "gradients"
+    WEIGHT_GRADIENTS = "weight_gradients"
+    MASTER_WEIGHTS = "master_weights"
+    ACCUMULATORS = "accumulators"
+
+
+class Rounding(StrEnum):
+    """How a right shift rounds (SEMANTICS section 3)."""
+
+    FLOOR = "floor"
+    HALF_UP = "half-up"
+    HALF_EVEN = "half-even"
+    HALF_AWAY = "half-away"
+    STOCHASTIC = "stochastic"
+
+
+class ExponentRule(StrEnum):
+    """How statistics decide the next exponent (SEMANTICS section 5)."""
+
+    FIXED = "fixed"
+    MSB_HISTOGRAM = "msb-histogram"
+    MSB_MAX = "msb-max"
+    LSB_MIN = "lsb-min"
+    MSB_LSB = "msb+lsb"
+
+
+STATISTICS_OF_RULE: Mapping[ExponentRule, tuple[str, ...]] = {
+    ExponentRule.FIXED: (),
+    ExponentRule.MSB_HISTOGRAM: ("msb",),
+    ExponentRule.MSB_MAX: ("msb",),
+    ExponentRule.LSB_MIN: ("lsb",),
+    ExponentRule.MSB_LSB: ("msb", "lsb"),
+}
+"""What the statistics circuits must acquire for each rule."""
+
+
+@dataclass(frozen=True)
+class Granularity:
+    """What shares one exponent: the tensor, a channel, or a spatial block.
+
+    `block` is (height, width) in elements, None for no spatial cut. With both, a block of one channel.
+    """
+
+    block: tuple[int, int] | None = None
+    per_channel: bool = False
+
+    def __str__(self) -> str:
+        """As written in a network file and in the IR: tensor, channel, block<4x4>, channel-block<4x4>."""
+        if self.block is None:
+            return "channel" if self.per_channel else "tensor"
+        prefix = "channel-" if self.per_channel else ""
+        return f"{prefix}block<{self.block[0]}x{self.block[1]}>"
+
+
+@dataclass(frozen=True)
+class UpdatePolicy:
+    """When and how exponents follow statistics.
+
+    `r_max` is the tolerated share of samples above the top bit, `r_min` the share below the lowest
+    (both exact fractions of all samples), `period` the number of mini-batches whose records are merged.
+    """
+
+    rule: ExponentRule = ExponentRule.MSB_HISTOGRAM
+    r_max: Fraction = Fraction(2, 100_000)
+    r_min: Fraction = Fraction(0)
+    period: int = 1
+
+
+DEFAULT_BITS: Mapping[TensorClass, int] = {
+    TensorClass.ACTIVATIONS: 8,
+    TensorClass.WEIGHTS: 8,
+    TensorClass.BIASES: 16,
+    TensorClass.GRADIENTS: 8,
+    TensorClass.WEIGHT_GRADIENTS: 16,
+    TensorClass.MASTER_WEIGHTS: 16,
+}
+"""Widths where the network file is silent. Accumulators take the target's width."""
+
+BITS_RANGE: Mapping[TensorClass, tuple[int, int]] = {
+    TensorClass.ACTIVATIONS: (2, 16),
+    TensorClass.WEIGHTS: (2, 16),
+    TensorClass.BIASES: (2, 32),
+    TensorClass.GRADIENTS: (2, 16),
+    TensorClass.WEIGHT_GRADIENTS: (2, 32),
+    TensorClass.MASTER_WEIGHTS: (2, 32),
+    TensorClass.ACCUMULATORS: (32, 64),
+}
+"""The widths that each class can have, both ends included."""
+
+CONSTANT_BITS_RANGE = (2, 16)
+"""The widths that the multiplier of an activation constant can have, both ends included."""
+
+MINIMUM_EXPONENT, MAXIMUM_EXPONENT = -128, 127
+"""The default declared range of an exponent (SEMANTICS section 1); a clamp into it is counted."""
+
+
+@dataclass(frozen=True)
+class TensorPolicy:
+    """How the exponent of one tensor is found: the rule, a user-given start, the declared range."""
+
+    update: UpdatePolicy = UpdatePolicy()
+    initial: int | None = None
+    exponent_range: tuple[int, int] = (MINIMUM_EXPONENT, MAXIMUM_EXPONENT)
+
+
+@dataclass(frozen=True)
+class NumericPolicy:
+    """The `numeric` section of a network file.
+
+    `bits` holds only the classes that the file names; `width()` adds the defaults. `overrides` maps a
+    layer name to a policy that differs for that layer alone.
+    """
+
+    bits: Mapping[TensorClass, int] = field(default_factory=dict)
+    granularity: Granularity = Granularity()
+    rounding: Rounding = Rounding.HALF_EVEN
+    update: UpdatePolicy = UpdatePolicy()
+    constant_bits: int = 8
+    """Width of the multiplier of activation constants, e.g. 8 makes 0.1 = 205 * 2^-11."""
+    exponent_range: tuple[int, int] = (MINIMUM_EXPONENT, MAXIMUM_EXPONENT)
+    exponents: Mapping[str, int] = field(default_factory=dict)
+    """Initial exponents given by the user, by tensor name (`conv1`, `conv1.weight`)."""
+    overrides: Mapping[str, NumericPolicy] = field(default_factory=dict)
+
+    def for_layer(self, layer: str) -> NumericPolicy:
+        """The policy that holds for one layer."""
+        return self.overrides.get(layer, self)
+
+    def width(self, tensor_class: TensorClass) -> int | None:
+        """Bits of a class of tensors; None for accumulators when the target decides."""
+        return self.bits.get(tensor_class, DEFAULT_BITS.get(tensor_class))
+
+    def with_bits(self, tensor_class: TensorClass, bits: int) -> NumericPolicy:
+        """The same policy with one width changed."""
+        return replace(self, bits={**self.bits, tensor_class: bits})
+
+
+@dataclass(frozen=True)
+class FixedConstant:
+    """A constant of the arithmetic as multiplier * 2^-fraction_bits (SEMANTICS section 2)."""
+
+    multiplier: int
+    fraction_bits: int
+
+    def __str__(self) -> str:
+        return f"{self.multiplier} * 2^-{self.fraction_bits}"
+
+
+def fixed_constant(value: Fraction, bits: int) -> FixedConstant:
+    """The nearest constant whose multiplier has exactly `bits` bits: 0.1 at 8 bits is 205 * 2^-11.
+
+    Ties go to the even multiplier; zero is 0 * 2^0.
+    """
+    if value == 0:
+        return FixedConstant(0, 0)
+    magnitude = abs(value)
+    # floor(log2) of an exact fraction, from the bit lengths of its two integers.
+    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    if magnitude < Fraction(2) ** exponent:
+        exponent -= 1
+    fraction_bits = bits - 1 - exponent
+    multiplier = round(magnitude * Fraction(2) ** fraction_bits)
+    if multiplier == 2**bits:
+        multiplier, fraction_bits = multiplier // 2, fraction_bits - 1
+    return FixedConstant(multiplier if value > 0 else -multiplier, fraction_bits)
