@@ -1,0 +1,1 @@
+"""From network text to artifact: frontends, network graph, passes, kernels, pipeline."""

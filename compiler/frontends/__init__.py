@@ -1,0 +1,1 @@
+"""Readers of network descriptions: each returns a NetworkGraph."""

@@ -1,0 +1,1 @@
+"""The `.bp` network language: text -> syntax -> checked network graph, and back to text."""

@@ -1,0 +1,248 @@
+"""The numeric section -> NumericPolicy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import TypeVar
+
+from binpoint.compiler.frontends.dsl import syntax
+from binpoint.compiler.frontends.dsl.faults import suggest
+from binpoint.compiler.frontends.dsl.formatting import format_number
+from binpoint.compiler.frontends.dsl.source import Source
+from binpoint.compiler.frontends.dsl.values import Evaluator
+from binpoint.support.diagnostics import Collector, UserError
+from binpoint.support.numeric import (
+    BITS_RANGE,
+    CONSTANT_BITS_RANGE,
+    ExponentRule,
+    Granularity,
+    NumericPolicy,
+    Rounding,
+    TensorClass,
+    UpdatePolicy,
+)
+
+SETTINGS = (*map(str, TensorClass), "constants", "exponent", "exponent_range", "rounding", "update")
+"""The names of the settings."""
+
+OPTIONS = {ExponentRule.MSB_HISTOGRAM: ("r_max",), ExponentRule.MSB_LSB: ("r_max", "r_min")}
+"""The options of the update rules that have any."""
+
+LARGEST_BLOCK = 4096
+"""The largest height and width of a block that shares an exponent."""
+
+LONGEST_PERIOD = 1_000_000
+"""The most mini-batches whose records are merged for one update."""
+
+EXPONENT_LIMITS = (-1024, 1023)
+"""Where every exponent range must lie."""
+
+_Word = TypeVar("_Word", bound=StrEnum)
+_Node = syntax.Word | syntax.Expression | syntax.Detail
+
+
+class _Sharing(StrEnum):
+    """What shares an exponent, as it is written."""
+
+    TENSOR = "tensor"
+    CHANNEL = "channel"
+    BLOCK = "block"
+    CHANNEL_BLOCK = "channel-block"
+
+
+def read_numeric(
+    section: syntax.NumericSection,
+    source: Source,
+    layers: Sequence[str] | None,
+    instances: Collection[str],
+    collector: Collector,
+) -> NumericPolicy:
+    """The policy of a numeric section.
+
+    Args:
+        section: the section's syntax.
+        source: where it stands.
+        layers: the names of all layers; None where they are not known, then `layer` names are not checked.
+        instances: the names of block instances, for hints.
+        collector: takes the faults; the result counts only where there are none.
+    """
+    reader = _Reader(source, collector)
+    policy = reader.settings([item for item in section.items if isinstance(item, syntax.Setting)], NumericPolicy())
+    exponents: dict[str, int] = {}
+    for item in section.items:
+        if isinstance(item, syntax.ExponentsSection):
+            reader.exponents(item, policy.exponent_range, exponents)
+    policy = replace(policy, exponents=exponents)
+    overrides: dict[str, NumericPolicy] = {}
+    for item in section.items:
+        if isinstance(item, syntax.LayerSection):
+            reader.settings(item.settings.items, policy)
+            with collector.catch():
+                for name in reader.layer_names(item, layers, instances):
+                    # Later sections refine earlier ones; faults have been reported above.
+                    refined = _Reader(source, Collector())
+                    overrides[name] = refined.settings(item.settings.items, overrides.get(name, policy))
+    return replace(policy, overrides=overrides)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the settings of one file; faults go to the collector."""
+
+    source: Source
+    collector: Collector
+
+    def settings(self, settings: Iterable[syntax.Setting], policy: NumericPolicy) -> NumericPolicy:
+        """The policy changed by settings, each at most once."""
+        seen: set[str] = set()
+        for setting in settings:
+            with self.collector.catch():
+                self._once(setting.name, seen)
+                policy = self._apply(setting, policy)
+        return policy
+
+    def exponents(self, section: syntax.ExponentsSection, bounds: tuple[int, int], exponents: dict[str, int]) -> None:
+        """Add initial exponents by the names that the user wrote."""
+        seen = set(exponents)
+        for setting in section.settings.items:
+            with self.collector.catch():
+                self._once(setting.name, seen)
+                self._only(setting)
+                exponents[setting.name.text] = self._whole(setting.value, *bounds, "the exponent")
+
+    def layer_names(
+        self, section: syntax.LayerSection, layers: Sequence[str] | None, instances: Collection[str]
+    ) -> list[str]:
+        """The layers that a section is about: one, or `body.*` for a layer and all whose names begin so."""
+        name = section.name
+        if layers is None:
+            return []
+        if section.all_inside:
+            chosen = [layer for layer in layers if layer == name.text or layer.startswith(f"{name.text}.")]
+        else:
+            chosen = [name.text] if name.text in layers else []
+        if chosen:
+            return chosen
+        if name.text in instances:
+            hint = f"layer {name.text}.* is about all layers of the instance"
+            message = f'"{name.text}" is a block instance'
+            raise UserError(self.source.fault("unknown-layer", message, name.span, expected="a layer", hint=hint))
+        raise self._error("unknown-layer", f'there is no layer "{name.text}"', name, "a layer", layers)
+
+    def _apply(self, setting: syntax.Setting, policy: NumericPolicy) -> NumericPolicy:
+        match setting.name.text:
+            case "constants":
+                return replace(policy, constant_bits=self._bits(setting, *CONSTANT_BITS_RANGE))
+            case "exponent":
+                return replace(policy, granularity=self._granularity(setting))
+            case "exponent_range":
+                return replace(policy, exponent_range=self._exponent_range(setting))
+            case "rounding":
+                return replace(policy, rounding=self._word(setting, Rounding))
+            case "update":
+                return replace(policy, update=self._update(setting))
+            case name if name in SETTINGS:
+                tensor_class = TensorClass(name)
+                return policy.with_bits(tensor_class, self._bits(setting, *BITS_RANGE[tensor_class]))
+        expected = f"one of {', '.join(SETTINGS)}"
+        raise self._error(
+            "unknown-setting", f'there is no setting "{setting.name.text}"', setting.name, expected, SETTINGS
+        )
+
+    def _bits(self, setting: syntax.Setting, least: int, most: int) -> int:
+        """8 bits."""
+        self._only(setting, syntax.Bits)
+        if not setting.details:
+            raise self._error("missing-unit", "a width needs its unit", setting.value, "a width such as 8 bits")
+        return self._whole(setting.value, least, most, f'the width of "{setting.name.text}"', " bits")
+
+    def _word(self, setting: syntax.Setting, words: type[_Word], *details: type) -> _Word:
+        """One of the words of an enumeration, such as half-even or msb+lsb."""
+        self._only(setting, *details)
+        text = "".join(self.source.text[setting.value.span.start : setting.value.span.end].split())
+        if text not in list(words):
+            message = f'"{setting.name.text}" has no such value'
+            raise self._error("wrong-value", message, setting.value, f"one of {', '.join(words)}", list(words))
+        return words(text)
+
+    def _granularity(self, setting: syntax.Setting) -> Granularity:
+        """tensor, channel, block<4x4> or channel-block<4x4>."""
+        sharing = self._word(setting, _Sharing, syntax.Granule)
+        per_channel = sharing in (_Sharing.CHANNEL, _Sharing.CHANNEL_BLOCK)
+        if sharing in (_Sharing.TENSOR, _Sharing.CHANNEL):
+            self._only(setting)
+            return Granularity(per_channel=per_channel)
+        match setting.details:
+            case (syntax.Granule(size=syntax.Size(numbers=(height, width))),):
+                sizes = [self._whole(size, 1, LARGEST_BLOCK, "the size") for size in (height, width)]
+                return Granularity((sizes[0], sizes[1]), per_channel)
+        raise self._error("wrong-type", "a block has a height and a width", setting.value, f"{sharing}<4x4>")
+
+    def _update(self, setting: syntax.Setting) -> UpdatePolicy:
+        """msb-histogram(r_max = 2e-5) every 4."""
+        update = UpdatePolicy(self._word(setting, ExponentRule, syntax.Options, syntax.Period))
+        for detail in setting.details:
+            if isinstance(detail, syntax.Period):
+                update = replace(update, period=self._whole(detail.number, 1, LONGEST_PERIOD, "the period"))
+            elif isinstance(detail, syntax.Options):
+                seen: set[str] = set()
+                for option in detail.attributes:
+                    self._once(option.name, seen)
+                    update = self._option(option, update)
+        return update
+
+    def _option(self, option: syntax.Attribute, update: UpdatePolicy) -> UpdatePolicy:
+        known = OPTIONS.get(update.rule, ())
+        if option.name.text not in known:
+            expected = f"one of {', '.join(known)}" if known else "no option"
+            message = f'{update.rule} has no option "{option.name.text}"'
+            raise self._error("unknown-attribute", message, option.name, expected, known)
+        share = Evaluator(self.source, {}).number(option.value)
+        if not 0 <= share < 1:
+            expected = "a share of the samples, at least 0 and less than 1"
+            raise self._error("out-of-range", f'"{option.name.text}" is out of range', option.value, expected)
+        return replace(update, r_max=share) if option.name.text == "r_max" else replace(update, r_min=share)
+
+    def _exponent_range(self, setting: syntax.Setting) -> tuple[int, int]:
+        """[-128, 127]."""
+        self._only(setting)
+        match setting.value:
+            case syntax.List(items=(first, last)):
+                least, most = (self._whole(item, *EXPONENT_LIMITS, "the exponent") for item in (first, last))
+                if least <= most:
+                    return least, most
+        raise self._error("wrong-type", "this is no range of exponents", setting.value, "[smallest, largest]")
+
+    def _once(self, name: syntax.Word, seen: set[str]) -> None:
+        if name.text in seen:
+            raise self._error("duplicate-setting", f'"{name.text}" is set twice', name, "each name once")
+        seen.add(name.text)
+
+    def _only(self, setting: syntax.Setting, *allowed: type) -> None:
+        """Refuse what may not follow a value, and what follows it twice."""
+        left = list(allowed)
+        for detail in setting.details:
+            if type(detail) not in left:
+                message = f'this does not belong to a value of "{setting.name.text}"'
+                raise self._error("wrong-type", message, detail, "the next setting")
+            left.remove(type(detail))
+
+    def _whole(self, expression: syntax.Expression, least: int, most: int, what: str, unit: str = "") -> int:
+        value = Evaluator(self.source, {}).value(expression)
+        expected = f"a whole number from {least} to {most}{unit}"
+        if isinstance(value, bool) or not isinstance(value, Fraction) or value.denominator != 1:
+            raise self._error("wrong-type", f"{what} must be a whole number", expression, expected)
+        if not least <= value <= most:
+            message = f"{what} is out of range"
+            shown = f"{format_number(value)}{unit}"
+            raise UserError(self.source.fault("out-of-range", message, expression.span, found=shown, expected=expected))
+        return int(value)
+
+    def _error(self, code: str, message: str, node: _Node, expected: str, known: Collection[str] = ()) -> UserError:
+        """An error at a node; `known` are the words that it could have been."""
+        found = self.source.excerpt(node.span)
+        hint = suggest(found, known, self.collector)
+        return UserError(self.source.fault(code, message, node.span, found=found, expected=expected, hint=hint))

@@ -1,0 +1,115 @@
+"""NetworkGraph -> the text of a network file, one layer a line. Reading it back gives an equal network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from binpoint.compiler.frontends.dsl.formatting import format_attribute, format_number
+from binpoint.compiler.layers import LAYER_KINDS, AttributeType, format_shape
+from binpoint.compiler.network import Input, Layer, NetworkGraph
+from binpoint.support.numeric import ExponentRule, NumericPolicy, UpdatePolicy
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
+"""What a name of an input or a layer looks like."""
+
+
+def print_network(network: NetworkGraph) -> str:
+    """The text of a network file for a network, blocks expanded.
+
+    Locations are not printed, and a policy of one layer is printed by what differs from that of the network.
+
+    Raises:
+        ValueError: a name that the language cannot write (see `NAME`).
+    """
+    lines = [f"network {_network_name(network.name)} {{"]
+    lines += [f"  {_input(declared)}" for declared in network.inputs.values()]
+    if network.weights is not None:
+        lines.append(f"  weights {json.dumps(str(network.weights))}")
+    lines.append("")
+    lines += [f"  {_layer(layer)}" for layer in network.layers.values()]
+    lines += ["", f"  output {', '.join(map(_name, network.outputs))}", "}"]
+    numeric = list(_numeric(network.numeric))
+    if numeric:
+        lines += ["", "numeric {", *(f"  {line}" for line in numeric), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of the language")
+    return name
+
+
+def _network_name(name: str) -> str:
+    return name if NAME.fullmatch(name) else json.dumps(name)
+
+
+def _input(declared: Input) -> str:
+    default = Input(declared.name, declared.shape)
+    settings = []
+    if declared.scale != default.scale:
+        settings.append(f"scale = {format_number(declared.scale)}")
+    for name in ("mean", "deviation"):
+        numbers = getattr(declared, name)
+        if numbers != getattr(default, name):
+            texts = [format_number(number) for number in numbers]
+            settings.append(f"{name} = {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}")
+    section = f" {{ {'  '.join(settings)} }}" if settings else ""
+    return f"input {_name(declared.name)}: {format_shape(declared.shape)}{section}"
+
+
+def _layer(layer: Layer) -> str:
+    arguments = [*map(_name, layer.inputs), *_attributes(layer.kind, layer.attributes)]
+    return f"{_name(layer.name)} = {layer.kind}({', '.join(arguments)})"
+
+
+def _attributes(kind: str, attributes: Mapping[str, Any]) -> Iterator[str]:
+    """The attributes that differ from their defaults. A pool's stride is its kernel by default."""
+    for attribute in LAYER_KINDS[kind].attributes:
+        value = attributes[attribute.name]
+        from_kernel = attribute.type is AttributeType.PAIR and attribute.default is None and not attribute.required
+        default = attributes["kernel"] if from_kernel else attribute.default
+        if attribute.required or value != default:
+            yield f"{attribute.name}={format_attribute(attribute, value)}"
+
+
+def _numeric(policy: NumericPolicy) -> Iterator[str]:
+    """The lines of the numeric section; none where everything is as by default."""
+    yield from _settings(policy, NumericPolicy())
+    if policy.exponents:
+        yield "exponents {"
+        yield from (f"  {_name(tensor)} = {exponent}" for tensor, exponent in policy.exponents.items())
+        yield "}"
+    for layer, override in policy.overrides.items():
+        yield f"layer {_name(layer)} {{ {'  '.join(_settings(override, policy))} }}"
+
+
+def _settings(policy: NumericPolicy, base: NumericPolicy) -> Iterator[str]:
+    """What differs from a base policy, as settings."""
+    for tensor_class, bits in policy.bits.items():
+        if base.bits.get(tensor_class) != bits:
+            yield f"{tensor_class} = {bits} bits"
+    if policy.granularity != base.granularity:
+        yield f"exponent = {policy.granularity}"
+    if policy.rounding != base.rounding:
+        yield f"rounding = {policy.rounding}"
+    if policy.update != base.update:
+        yield f"update = {print_update(policy.update)}"
+    if policy.constant_bits != base.constant_bits:
+        yield f"constants = {policy.constant_bits} bits"
+    if policy.exponent_range != base.exponent_range:
+        yield f"exponent_range = [{policy.exponent_range[0]}, {policy.exponent_range[1]}]"
+
+
+def print_update(update: UpdatePolicy) -> str:
+    """An update policy as it is written: msb-histogram(r_max = 2e-5) every 4."""
+    options = []
+    if update.rule in (ExponentRule.MSB_HISTOGRAM, ExponentRule.MSB_LSB):
+        options.append(f"r_max = {format_number(update.r_max)}")
+    if update.rule is ExponentRule.MSB_LSB:
+        options.append(f"r_min = {format_number(update.r_min)}")
+    period = f" every {update.period}" if update.period != 1 else ""
+    return f"{update.rule}{'(' + ', '.join(options) + ')' if options else ''}{period}"
