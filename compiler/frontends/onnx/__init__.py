@@ -1,0 +1,1 @@
+"""ONNX models -> network graphs with float parameters."""

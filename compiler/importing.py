@@ -1,0 +1,134 @@
+"""A model of another tool -> a network file and its weights file, both written or neither."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from binpoint.compiler.frontends.dsl.printer import print_network
+from binpoint.compiler.network import Input, NetworkGraph
+from binpoint.compiler.parameters import save_parameters
+from binpoint.support.diagnostics import Location, UserError, user_error
+from binpoint.support.files import write_atomically
+
+
+@dataclass(frozen=True)
+class PixelScaling:
+    """How the pixels of an image become the model's numbers: (p * scale - mean) / deviation.
+
+    ONNX has no place for it. `mean` and `deviation` have one entry, or one a channel.
+    """
+
+    scale: Fraction = Fraction(1)
+    mean: tuple[Fraction, ...] = (Fraction(0),)
+    deviation: tuple[Fraction, ...] = (Fraction(1),)
+
+
+def import_model(
+    model: Path,
+    output: Path,
+    weights: Path,
+    *,
+    scaling: PixelScaling | None = None,
+    fold_batch_norm: bool = False,
+) -> NetworkGraph:
+    """Import a model and write it as a network file and a safetensors file.
+
+    Args:
+        model: an .onnx file.
+        output: the .bp file to write.
+        weights: the safetensors file to write; the network names it relative to itself.
+        scaling: of the network's input; None leaves pixels as they are.
+        fold_batch_norm: whether batch norms go into the convolutions before them.
+
+    Raises:
+        UserError: for anything that cannot be read, expressed or written. Nothing is left behind then.
+    """
+    _check_paths(model, output, weights)
+    network, parameters = _read(model, fold_batch_norm=fold_batch_norm)
+    inputs = list(network.inputs.values())
+    if scaling is not None:
+        inputs = [_scaled(inputs, scaling, model)]
+    named = Path(os.path.relpath(weights.absolute(), output.absolute().parent))
+    finished = NetworkGraph(
+        network.name, inputs, list(network.layers.values()), network.outputs, network.numeric, named, network.location
+    )
+    _write(finished, parameters, output, weights)
+    return finished
+
+
+def _read(model: Path, *, fold_batch_norm: bool) -> tuple[NetworkGraph, Mapping[str, NDArray[np.float32]]]:
+    if model.suffix.lower() != ".onnx":
+        raise user_error(
+            "unknown-format",
+            "the kind of model is not known",
+            location=Location(str(model)),
+            found=f'a name that ends in "{model.suffix}"',
+            expected="an ONNX model, .onnx",
+        )
+    from binpoint.compiler.frontends.onnx.importer import import_onnx
+
+    return import_onnx(model, fold_batch_norm=fold_batch_norm)
+
+
+def _scaled(inputs: list[Input], scaling: PixelScaling, model: Path) -> Input:
+    """The only input with its scaling."""
+    if len(inputs) > 1:
+        raise user_error(
+            "several-inputs",
+            "the scaling of pixels can be given for a model with one input only",
+            location=Location(str(model)),
+            found=", ".join(declared.name for declared in inputs),
+            hint="import without it and write it into the network file, beside each input",
+        )
+    declared = inputs[0]
+    for name, numbers in (("mean", scaling.mean), ("deviation", scaling.deviation)):
+        if len(numbers) not in (1, declared.shape[0]):
+            raise user_error(
+                "wrong-count",
+                f"the {name} does not fit the channels of the input",
+                found=f"{len(numbers)} numbers",
+                expected=f"1 number, or {declared.shape[0]}, one a channel",
+            )
+    if min(scaling.scale, *scaling.deviation) <= 0:
+        raise user_error("out-of-range", "scale and deviation must be more than 0")
+    return replace(declared, scale=scaling.scale, mean=scaling.mean, deviation=scaling.deviation)
+
+
+def _check_paths(model: Path, output: Path, weights: Path) -> None:
+    """Refuse what would overwrite the model, and what cannot be written, before any work is done."""
+    if output.suffix.lower() != ".bp":
+        raise user_error(
+            "wrong-suffix", "a network file is called .bp", location=Location(str(output)), expected="a name in .bp"
+        )
+    places = [("the model", model), ("the network file", output), ("the weights file", weights)]
+    for position, (what, path) in enumerate(places[1:], start=1):
+        for other, taken in places[:position]:
+            if path.resolve() == taken.resolve():
+                raise user_error("same-file", f"{what} would overwrite {other}", location=Location(str(path)))
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise user_error(
+                "unwritable-file",
+                "cannot write the file",
+                location=Location(str(path)),
+                found="a directory" if path.is_dir() else f"no directory {path.parent}",
+            )
+
+
+def _write(network: NetworkGraph, parameters: Mapping[str, NDArray[np.float32]], output: Path, weights: Path) -> None:
+    """The weights first: a network file that exists has its weights."""
+    text = print_network(network)
+    replaced = weights.exists()
+    save_parameters(weights, parameters)
+    try:
+        write_atomically(output, text)
+    except UserError:
+        if not replaced:
+            weights.unlink(missing_ok=True)
+        raise
