@@ -1,0 +1,1 @@
+"""How a kernel becomes code: the NumPy oracle, which is the meaning, and TVM tensor expressions."""

@@ -1,0 +1,156 @@
+"""One kernel, step by step: accumulate, bias, activation, statistics, quantise.
+
+This file and the ones it names (`accumulate`, `fixed_point`, `statistics`) are the specification in code. They
+favour being read over being fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from binpoint.backends.generator import draw_key, draws
+from binpoint.backends.kernel import (
+    Accumulator,
+    Activation,
+    BoolArray,
+    Clip,
+    Draw,
+    Events,
+    KernelExponents,
+    KernelParameters,
+    KernelSpec,
+    LeakyRelu,
+    MaxPool,
+    Relu,
+    Reshape,
+    Resize,
+    TileResult,
+)
+from binpoint.backends.oracle.accumulate import Channels, accumulator_exponent, exact_sum
+from binpoint.backends.oracle.exact import Integers, add, multiply, shift_left
+from binpoint.backends.oracle.fixed_point import deterministic, quantize, saturate, wrap
+from binpoint.backends.oracle.statistics import record
+from binpoint.backends.windows import combine, nearest, windows
+from binpoint.support.numeric import FixedConstant, Rounding
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a layer to compute: a range of output channels of the images given.
+
+    `first_image` is the number of the first of these images within the step.
+    """
+
+    channels: Channels
+    first_image: int = 0
+
+
+def run_layer(
+    spec: KernelSpec,
+    parameters: KernelParameters,
+    inputs: Sequence[Integers],
+    exponents: KernelExponents,
+    part: Part,
+    sample: BoolArray | None = None,
+    draw: Draw | None = None,
+) -> TileResult:
+    """Compute one part of a layer from int64 (N, C, H, W) mantissas.
+
+    `sample` is (N, channels of the part), True where a statistics PE computes the pair. The output is int64.
+    """
+    if spec.exact:
+        moved = _move(spec, inputs[0], part.channels)
+        return TileResult(moved, None, Events(moved.size))
+    accumulated, overflowed = _accumulate(spec, parameters, inputs, exponents, part.channels)
+    exponent = accumulator_exponent(spec, exponents)
+    values, exponent = _activate(spec.activation, accumulated, exponent, spec.accumulator)
+    sampled = None if sample is None or not spec.statistics else record(values[sample], exponent)
+    random = None
+    if spec.rounding is Rounding.STOCHASTIC:
+        random = _random(values.shape, spec, part, draw)
+    output, saturated = quantize(values, exponents.output - exponent, spec.output.bits, spec.rounding, random)
+    events = Events(
+        results=output.size,
+        saturated=int(np.count_nonzero(saturated)),
+        underflowed=int(np.count_nonzero((values != 0) & (output == 0))),
+        accumulator_overflows=int(np.count_nonzero(overflowed)),
+    )
+    return TileResult(output, sampled, events)
+
+
+def _accumulate(
+    spec: KernelSpec,
+    parameters: KernelParameters,
+    inputs: Sequence[Integers],
+    exponents: KernelExponents,
+    channels: Channels,
+) -> tuple[Integers, BoolArray]:
+    """The accumulator after the bias, and where the exact sum or the sum with bias did not fit."""
+    total, overflowed = _fit(exact_sum(spec, parameters, inputs, exponents, channels), spec.accumulator)
+    if parameters.bias is None:
+        return total, overflowed
+    shift = accumulator_exponent(spec, exponents) - exponents.bias
+    bias = parameters.bias[channels[0] : channels[1]].astype(np.int64)
+    aligned, _ = quantize(bias, shift, spec.accumulator.bits, deterministic(spec.rounding))
+    total, overflowed_again = _fit(add(total, aligned.reshape(1, -1, 1, 1)), spec.accumulator)
+    return total, overflowed | overflowed_again
+
+
+def _fit(values: Integers, accumulator: Accumulator) -> tuple[Integers, BoolArray]:
+    """Exact integers in the accumulator's width, saturated or wrapped, and where they did not fit."""
+    return wrap(values, accumulator.bits) if accumulator.wraps else saturate(values, accumulator.bits)
+
+
+def _activate(
+    activation: Activation | None, values: Integers, exponent: int, accumulator: Accumulator
+) -> tuple[Integers, int]:
+    """The value after the activation and its exponent."""
+    match activation:
+        case None:
+            return values, exponent
+        case Relu():
+            return np.maximum(values, 0), exponent
+        case Clip(limit):
+            return np.clip(values, 0, clip_limit(limit, exponent, accumulator)), exponent
+        case LeakyRelu(slope):
+            # A slope of 256 or more has no fraction; its multiplier is then brought to 0 fraction bits.
+            fraction_bits = max(slope.fraction_bits, 0)
+            multiplier = slope.multiplier << (fraction_bits - slope.fraction_bits)
+            scaled = multiply(values, np.asarray(multiplier, dtype=object))
+            return np.where(values >= 0, shift_left(values, fraction_bits), scaled), exponent - fraction_bits
+
+
+def clip_limit(limit: FixedConstant, exponent: int, accumulator: Accumulator) -> int:
+    """The clip's limit in units of 2^exponent, half-even; the accumulator's maximum where it lies beyond it."""
+    shift = exponent + limit.fraction_bits
+    return int(quantize(np.asarray(limit.multiplier), shift, accumulator.bits, Rounding.HALF_EVEN)[0])
+
+
+def _random(shape: tuple[int, ...], spec: KernelSpec, part: Part, draw: Draw | None) -> NDArray[np.uint64]:
+    """The random number of each result, by its index within the layer's output of the whole step."""
+    if draw is None:
+        raise ValueError(f"kernel {spec.name}: stochastic rounding needs a draw")
+    image, channel, row, column = np.ogrid[tuple(slice(size) for size in shape)]
+    index = (part.first_image + image) * spec.output.channels + part.channels[0] + channel
+    index = (index * spec.output.height + row) * spec.output.width + column
+    return draws(draw_key(draw), index)
+
+
+def _move(spec: KernelSpec, images: Integers, channels: Channels) -> Integers:
+    """The operations that select or move mantissas and keep the exponent."""
+    first, last = channels
+    match spec.operation:
+        case MaxPool(kernel, stride, padding):
+            padding_never_wins = np.iinfo(np.int64).min
+            view = windows(images[:, first:last], kernel, stride, padding, fill=padding_never_wins)
+            return combine(view, np.maximum)
+        case Resize():
+            return nearest(images[:, first:last], (spec.output.height, spec.output.width))
+        case Reshape():
+            return images.reshape(images.shape[0], *spec.output.shape)[:, first:last]
+        case _:
+            raise ValueError(f"kernel {spec.name}: {type(spec.operation).__name__} is not exact")

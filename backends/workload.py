@@ -1,0 +1,74 @@
+"""What the scheduler needs to know of a program: one workload a kernel that PEs compute."""
+
+from __future__ import annotations
+
+from math import prod
+
+from binpoint.backends.kernel import (
+    Add,
+    AveragePool,
+    Convolution,
+    KernelSpec,
+    MaxPool,
+    Reshape,
+    Softmax,
+)
+from binpoint.backends.program import Program
+from binpoint.scheduling.workload import Workload
+
+
+def layer_workloads(program: Program) -> tuple[Workload, ...]:
+    """The kernels that PEs compute, in data-flow order. A reshape moves nothing and is not scheduled."""
+    return tuple(
+        _workload(call.spec, call.fused) for call in program.calls if not isinstance(call.spec.operation, Reshape)
+    )
+
+
+def _workload(spec: KernelSpec, fused: tuple[str, ...]) -> Workload:
+    return Workload(
+        layer=spec.name,
+        channels=spec.output.channels,
+        height=spec.output.height,
+        width=spec.output.width,
+        operations_per_result=operations_per_result(spec),
+        input_bytes=sum(_bytes(prod(tensor.shape), tensor.bits) for tensor in spec.inputs),
+        parameter_bytes=_parameter_bytes(spec),
+        output_bytes=_bytes(prod(spec.output.shape), spec.output.bits),
+        statistics=spec.statistics and not spec.exact,
+        fused=fused,
+    )
+
+
+def operations_per_result(spec: KernelSpec) -> int:
+    """Multiply-accumulates of one result, or comparisons, additions and look-ups where a layer does not multiply.
+
+    Bias, activation, statistics and quantisation work on a finished result, beside the next one's accumulation, and
+    count nothing.
+    """
+    operation = spec.operation
+    match operation:
+        case Convolution():
+            return spec.inputs[0].channels // operation.groups * prod(operation.kernel)
+        case AveragePool() | MaxPool():
+            return prod(operation.kernel)
+        case Add():
+            return len(spec.inputs)
+        case Softmax():
+            return spec.inputs[0].channels
+        case _:
+            return 1
+
+
+def _parameter_bytes(spec: KernelSpec) -> int:
+    operation = spec.operation
+    if not isinstance(operation, Convolution):
+        return 0
+    channels = spec.output.channels
+    weights = channels * operations_per_result(spec)
+    bias = 0 if operation.bias_bits is None else _bytes(channels, operation.bias_bits)
+    return _bytes(weights, operation.weight_bits) + bias
+
+
+def _bytes(elements: int, bits: int) -> int:
+    """Bytes of mantissas in DRAM, each in whole bytes."""
+    return elements * -(-bits // 8)

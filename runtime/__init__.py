@@ -1,0 +1,1 @@
+"""Artifacts, sessions, exponent controllers and data: everything that running needs."""
