@@ -1,0 +1,171 @@
+"""Image files and folders of images as samples, read with Pillow when they are needed."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from binpoint.backends.program import ProgramInput
+from binpoint.runtime.pixels import FloatArray, PixelConverter
+from binpoint.support.diagnostics import Location, UserError, user_error
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""File names that count as images in a folder."""
+
+_MODES = {1: "L", 3: "RGB"}
+"""Pillow's name of 8-bit pixels by number of channels."""
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files as the feature maps of one network input, decoded batch by batch.
+
+    With `resize` an image of another size is scaled to the input's (bilinear, over the whole area that shrinks);
+    without, it is an error.
+    """
+
+    declared: ProgramInput
+    paths: tuple[Path, ...]
+    resize: bool = False
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Images start .. stop as (n, C, H, W). Raises UserError for a file that cannot be used."""
+        convert = PixelConverter(self.declared)
+        return convert(np.stack([self._pixels(path) for path in self.paths[start:stop]]))
+
+    def _pixels(self, path: Path) -> NDArray[np.uint8]:
+        """One image as (C, H, W)."""
+        pillow = _pillow()
+        channels, height, width = self.declared.tensor.shape
+        try:
+            with warnings.catch_warnings():
+                # Pillow warns of very large images; past twice that size it refuses, which is an error below.
+                warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+                with pillow.open(path) as image:
+                    self._check(image, path)
+                    decoded = image.convert(_MODES[channels])
+            if decoded.size != (width, height):
+                decoded = decoded.resize((width, height), pillow.Resampling.BILINEAR)
+        except UserError:
+            raise
+        # Pillow's decoders raise many kinds of errors on damaged files.
+        except Exception as error:
+            raise user_error(
+                "not-an-image",
+                "the image cannot be read",
+                location=Location(str(path)),
+                found=str(error) or type(error).__name__,
+                expected="an image file such as PNG or JPEG, whole",
+            ) from None
+        return np.asarray(decoded, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
+
+    def _check(self, image: Image, path: Path) -> None:
+        """The size and the kind of pixels, from the header alone."""
+        channels, height, width = self.declared.tensor.shape
+        if channels not in _MODES:
+            raise user_error(
+                "wrong-shape",
+                f'images have 1 or 3 channels, the network input "{self.declared.name}" has {channels}',
+                location=Location(str(path)),
+                hint="give the input as a .npy array",
+            )
+        if image.size != (width, height) and not self.resize:
+            raise user_error(
+                "wrong-size",
+                f'the image does not have the size of the network input "{self.declared.name}"',
+                location=Location(str(path)),
+                found=f"{image.size[0]} x {image.size[1]} pixels",
+                expected=f"{width} x {height} pixels",
+                hint="add --resize to scale images to the input",
+            )
+        if image.mode.startswith(("I", "F")):
+            raise user_error(
+                "wrong-dtype",
+                "the image has more than 8 bits a channel",
+                location=Location(str(path)),
+                found=f"mode {image.mode}",
+                expected="8-bit pixels",
+                hint="convert the image, or give its pixels as a .npy array",
+            )
+
+
+def is_image(path: Path) -> bool:
+    """Whether the file's name says that it is an image."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def list_folder(folder: Path) -> tuple[tuple[Path, ...], NDArray[np.int64] | None]:
+    """The images of a folder in the order of their names, and their labels.
+
+    Where the images lie in sub-folders, each sub-folder is a label: its number where all are named by numbers, else
+    its place in the order of names. Images that lie in the folder itself have no labels. Other files are skipped.
+
+    Raises:
+        UserError: where the folder is unreadable, holds no images, or holds images beside sub-folders of images.
+    """
+    try:
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+        labelled = [
+            (child.name, sorted(path for path in child.iterdir() if is_image(path)))
+            for child in entries
+            if child.is_dir() and not child.name.startswith(".")
+        ]
+    except OSError as error:
+        raise user_error(
+            "unreadable-file",
+            "cannot list the folder",
+            location=Location(str(error.filename or folder)),
+            found=error.strerror,
+        ) from None
+    flat = tuple(entry for entry in entries if is_image(entry) and entry.is_file())
+    labelled = [(name, paths) for name, paths in labelled if paths]
+    if flat and labelled:
+        raise user_error(
+            "mixed-folder",
+            "the folder holds images and sub-folders of images",
+            location=Location(str(folder)),
+            found=f'"{flat[0].name}" beside "{labelled[0][0]}"',
+            expected="images in one sub-folder a label, or images alone",
+        )
+    if flat:
+        return flat, None
+    if not labelled:
+        raise user_error(
+            "empty-data",
+            "the folder holds no images",
+            location=Location(str(folder)),
+            expected=f"files ending in {', '.join(SUFFIXES)}, or sub-folders of them",
+            hint=f"for idx files write mnist:{folder}" if any("idx" in entry.name for entry in entries) else None,
+        )
+    numbers = _label_numbers([name for name, _ in labelled])
+    labels = np.repeat(np.array(numbers, np.int64), [len(paths) for _, paths in labelled])
+    return tuple(path for _, paths in labelled for path in paths), labels
+
+
+def _label_numbers(names: list[str]) -> list[int]:
+    if all(name.isascii() and name.isdigit() for name in names):
+        return [int(name) for name in names]
+    return list(range(len(names)))
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise user_error(
+            "missing-package",
+            "reading images needs Pillow",
+            hint="install it with: pip install 'binpoint[images]'",
+        ) from None
+    return Image
