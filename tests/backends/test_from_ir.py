@@ -131,6 +131,19 @@ def test_a_value_that_is_defined_later():
         read(text)
 
 
+def test_a_program_that_computes_nothing():
+    text = """fx.program @idle {
+      %a = fx.input "a" exponent = <fixed> : !fx.tensor<?x1x1x1, 8b, exp = tensor>
+      fx.output (%a)
+    }"""
+    with pytest.raises(UserError, match="the program has no kernel"):
+        read(text)
+
+
+def test_a_tensor_leaves_once():
+    assert read(FX.replace("(%sum, %conv)", "(%sum, %conv, %sum)")).outputs == ("sum", "conv")
+
+
 def test_all_refusals_in_one_go():
     text = FX.replace(", 48b>", ", 24b>").replace("1/9 = 228", "1/9 = 227")
     with pytest.raises(UserError) as caught:

@@ -1,0 +1,377 @@
+"""The lowering of one network to fixed point: which format every tensor gets, which operations each layer becomes.
+
+The table at the end names the function of every layer. A function adds operations to the program and returns
+the layer's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.utils.exceptions import VerifyException
+
+from binpoint.backends.kernel import reciprocal_constants
+from binpoint.dialect import fx_accumulate, fx_program, fx_values, nn_layers
+from binpoint.dialect.assembly import location_of, value_name
+from binpoint.dialect.attributes import BitsAttr, ConstantAttr, CountAttr, NameAttr, NamesAttr, PaddingAttr, PairAttr
+from binpoint.dialect.fx_attributes import OnOverflow, OnOverflowAttr, ReciprocalsAttr
+from binpoint.dialect.fx_types import (
+    FixedTensorType,
+    accumulator,
+    fixed_feature_map,
+    fixed_parameter,
+)
+from binpoint.dialect.groups import Windowed
+from binpoint.dialect.nn_network import NetworkOp, OutputOp
+from binpoint.dialect.nn_types import feature_map_shape, parameter_shape
+from binpoint.dialect.policies import PolicyAttr, RoundingAttr
+from binpoint.dialect.shapes import Shape, window_divisors
+from binpoint.support.diagnostics import user_error
+from binpoint.support.numeric import (
+    BITS_RANGE,
+    ExponentRule,
+    FixedConstant,
+    Granularity,
+    NumericPolicy,
+    TensorClass,
+    TensorPolicy,
+    UpdatePolicy,
+    fixed_constant,
+)
+
+Properties = dict[str, Attribute]
+OpT = TypeVar("OpT", bound=IRDLOperation)
+
+PARAMETER_UPDATE = UpdatePolicy(ExponentRule.MSB_MAX, Fraction(0))
+"""How a parameter's exponent is found: its largest value keeps its top bit."""
+
+
+def build_program(network: NetworkOp, accumulator_bits: int, accumulator_wraps: bool, target: str | None) -> Operation:
+    """The `fx.program` of a network.
+
+    Args:
+        network: a network without losses and batch normalisations.
+        accumulator_bits: the width where the network's policy names none.
+        accumulator_wraps: whether accumulators wrap instead of saturating.
+        target: the target's name, to be shown.
+
+    Raises:
+        UserError: a layer that has no fixed-point form, a width that no type has.
+    """
+    lowering = Lowering(network.numeric.data, accumulator_bits, accumulator_wraps)
+    for op in network.body.block.ops:
+        if isinstance(op, nn_layers.InputOp):
+            lowering.values[op.result] = lowering.input(op)
+        elif isinstance(op, nn_layers.LayerOp):
+            lowering.values[op.result] = lowering.layer(op)
+        elif isinstance(op, OutputOp):
+            lowering.add(fx_program.OutputOp, [lowering.values[value] for value in op.values])
+    properties: Properties = {"symbol": network.symbol}
+    if target is not None:
+        properties["target"] = NameAttr(target)
+    body = Region(Block(lowering.operations))
+    return fx_program.ProgramOp.create(properties=properties, regions=[body], location=network.location)
+
+
+class Lowering:
+    """The program so far and the formats of its tensors."""
+
+    def __init__(self, numeric: NumericPolicy, accumulator_bits: int, accumulator_wraps: bool) -> None:
+        self.numeric = numeric
+        self.accumulator_bits = accumulator_bits
+        self.on_overflow = OnOverflowAttr(OnOverflow.WRAP if accumulator_wraps else OnOverflow.SATURATE)
+        self.values: dict[SSAValue, SSAValue] = {}
+        self.operations: list[Operation] = []
+
+    def add(
+        self,
+        operation: type[OpT],
+        operands: list[SSAValue],
+        result: Attribute | None = None,
+        properties: Properties | None = None,
+        source: Operation | None = None,
+        name: str | None = None,
+    ) -> OpT:
+        """Append an operation, with the place of the layer that it comes from and a name for its result."""
+        op = operation.create(
+            operands=operands,
+            result_types=[] if result is None else [result],
+            properties=properties or {},
+            location=None if source is None else source.location,
+        )
+        if name is not None:
+            op.results[0].name_hint = value_name(name)
+        self.operations.append(op)
+        return op
+
+    def policy(self, op: nn_layers.LayerOp) -> NumericPolicy:
+        """The policy of a layer's result: that of the first of its names that has one.
+
+        An activation without one follows the layer that it reads, into which it is going to be fused.
+        """
+        for name in op.layers:
+            if name in self.numeric.overrides:
+                return self.numeric.overrides[name]
+        producer = op.operands[0].owner
+        if isinstance(op, ACTIVATIONS) and isinstance(producer, nn_layers.LayerOp):
+            return self.policy(producer)
+        return self.numeric
+
+    def input(self, op: nn_layers.InputOp) -> SSAValue:
+        """An input in the format of activations."""
+        name = op.label.data
+        policy = self.numeric.for_layer(name)
+        bits = self.bits(policy, TensorClass.ACTIVATIONS, op)
+        properties = dict(op.properties) | {"exponent": self.exponent(op, policy, policy.update, (name,))}
+        type_ = fixed_feature_map(feature_map_shape(op.result), bits, policy.granularity)
+        return self.add(fx_program.InputOp, [], type_, properties, op, name).result
+
+    def layer(self, op: nn_layers.LayerOp) -> SSAValue:
+        """A layer by the table. Raises UserError for one that must have been rewritten before."""
+        function = LOWERINGS.get(type(op))
+        if function is None:
+            raise user_error(
+                "not-lowered",
+                f'{op.name} "{op.label.data}" has no fixed-point form',
+                location=location_of(op),
+                hint="run strip-loss and fold-batch-norm before lower-nn-to-fx",
+            )
+        try:
+            return function(self, op)
+        except VerifyException as error:
+            message = f'{op.name} "{op.label.data}": {error}'
+            raise user_error("not-lowered", message, location=location_of(op)) from None
+
+    def parameter(
+        self, op: nn_layers.FilterOp, short: str, shape: tuple[int, ...], tensor_class: TensorClass
+    ) -> SSAValue:
+        """A parameter by its final name: the layer's name and `weight` or `bias`."""
+        policy, name = self.policy(op), f"{op.label.data}.{short}"
+        # Blocks cut feature maps; of a parameter only the channels can have exponents of their own.
+        granularity = Granularity(None, policy.granularity.per_channel)
+        type_ = fixed_parameter(shape, self.bits(policy, tensor_class, op), granularity)
+        properties: Properties = {
+            "label": NameAttr(name),
+            "exponent": self.exponent(op, policy, PARAMETER_UPDATE, (name,)),
+        }
+        return self.add(fx_program.ParameterOp, [], type_, properties, op, name).result
+
+    def accumulate(
+        self,
+        operation: type[fx_accumulate.AccumulateOp],
+        op: nn_layers.LayerOp,
+        operands: list[SSAValue],
+        shape: Shape,
+        properties: Properties | None = None,
+        suffix: str = "acc",
+    ) -> SSAValue:
+        """An operation that makes accumulators."""
+        width = self.bits(self.policy(op), TensorClass.ACCUMULATORS, op)
+        shared: Properties = {"on_overflow": self.on_overflow, "layers": NamesAttr(op.layers)}
+        name = f"{op.label.data}.{suffix}"
+        return self.add(operation, operands, accumulator(shape, width), shared | (properties or {}), op, name).result
+
+    def quantize(self, op: nn_layers.LayerOp, accumulators: SSAValue) -> SSAValue:
+        """The layer's result in the format of activations."""
+        policy = self.policy(op)
+        type_ = fixed_feature_map(
+            feature_map_shape(op.result), self.bits(policy, TensorClass.ACTIVATIONS, op), policy.granularity
+        )
+        properties: Properties = {
+            "rounding": RoundingAttr(policy.rounding),
+            "exponent": self.exponent(op, policy, policy.update, op.layers),
+        }
+        return self.add(fx_values.QuantizeOp, [accumulators], type_, properties, op, op.label.data).result
+
+    def bits(self, policy: NumericPolicy, tensor_class: TensorClass, op: Operation) -> int:
+        """The width of a class of tensors. Raises UserError for one that no type has."""
+        bits = policy.width(tensor_class) or self.accumulator_bits
+        least, most = BITS_RANGE[tensor_class]
+        if not least <= bits <= most:
+            raise user_error(
+                "width-out-of-range",
+                f"{tensor_class} cannot have {bits} bits",
+                location=location_of(op),
+                found=bits,
+                expected=f"{least} to {most} bits",
+            )
+        return bits
+
+    def exponent(
+        self, op: Operation, policy: NumericPolicy, update: UpdatePolicy, names: tuple[str, ...]
+    ) -> PolicyAttr:
+        """How a tensor's exponent is found; the user may have given a start under any of its names.
+
+        Raises UserError for a start outside of the declared range.
+        """
+        least, most = policy.exponent_range
+        given = [name for name in names if name in self.numeric.exponents]
+        start = self.numeric.exponents[given[0]] if given else None
+        if start is not None and not least <= start <= most:
+            raise user_error(
+                "exponent-out-of-range",
+                f'the first exponent of "{given[0]}" is outside of the range of its layer',
+                location=location_of(op),
+                found=start,
+                expected=f"{least} to {most}",
+            )
+        return PolicyAttr(TensorPolicy(update, start, policy.exponent_range))
+
+
+def _convolution(lowering: Lowering, op: nn_layers.ConvolutionOp) -> SSAValue:
+    shape = parameter_shape(op.weight)
+    weight = lowering.parameter(op, "weight", shape, TensorClass.WEIGHTS)
+    properties: Properties = {
+        "kernel": op.kernel,
+        "stride": op.stride,
+        "padding": op.padding,
+        "dilation": op.dilation,
+        "groups": CountAttr(op.group_count()),
+    }
+    operands = [lowering.values[op.input], weight]
+    accumulated = lowering.accumulate(fx_accumulate.Conv2dOp, op, operands, op.output_shape(), properties)
+    return _finish_filters(lowering, op, accumulated)
+
+
+def _linear(lowering: Lowering, op: nn_layers.LinearOp) -> SSAValue:
+    shape = parameter_shape(op.weight)
+    weight = lowering.parameter(op, "weight", (*shape, 1, 1), TensorClass.WEIGHTS)
+    operands = [lowering.values[op.input], weight]
+    accumulated = lowering.accumulate(fx_accumulate.LinearOp, op, operands, op.output_shape())
+    return _finish_filters(lowering, op, accumulated)
+
+
+def _finish_filters(lowering: Lowering, op: nn_layers.FilterOp, accumulated: SSAValue) -> SSAValue:
+    """Bias and quantise."""
+    if op.bias is not None:
+        bias = lowering.parameter(op, "bias", parameter_shape(op.bias), TensorClass.BIASES)
+        name = f"{op.label.data}.biased"
+        accumulated = lowering.add(fx_values.BiasOp, [accumulated, bias], accumulated.type, {}, op, name).result
+    return lowering.quantize(op, accumulated)
+
+
+def _activation(lowering: Lowering, op: nn_layers.UnaryOp) -> SSAValue:
+    operation, properties = _activation_of(op, lowering.policy(op).constant_bits)
+    source = lowering.values[op.input]
+    wide = lowering.accumulate(fx_accumulate.WidenOp, op, [source], op.output_shape(), suffix="wide")
+    properties["layers"] = NamesAttr(op.layers)
+    activated = lowering.add(operation, [wide], wide.type, properties, op, f"{op.label.data}.acc").result
+    return lowering.quantize(op, activated)
+
+
+def _activation_of(op: nn_layers.UnaryOp, bits: int) -> tuple[type[fx_values.ActivationOp], Properties]:
+    match op:
+        case nn_layers.Relu6Op():
+            return fx_values.ClipOp, {"limit": _constant(Fraction(6), bits)}
+        case nn_layers.LeakyReluOp():
+            return fx_values.LeakyReluOp, {"slope": _constant(op.slope.data, bits)}
+        case _:
+            return fx_values.ReluOp, {}
+
+
+def _constant(value: Fraction, bits: int) -> ConstantAttr:
+    """The nearest constant; 300 at 8 bits, 150 * 2^1, is shifted left, exactly, to have no negative fraction bits."""
+    constant = fixed_constant(value, bits)
+    if constant.fraction_bits < 0:
+        constant = FixedConstant(constant.multiplier << -constant.fraction_bits, 0)
+    return ConstantAttr(constant)
+
+
+def _table(operation: type[fx_accumulate.AccumulateOp]) -> Function:
+    """A function that is read from a table: sigmoid, softmax."""
+
+    def lower(lowering: Lowering, op: Any) -> SSAValue:
+        return lowering.quantize(op, lowering.accumulate(operation, op, [lowering.values[op.input]], op.output_shape()))
+
+    return lower
+
+
+def _merge(operation: type[fx_accumulate.AccumulateOp]) -> Function:
+    def lower(lowering: Lowering, op: Any) -> SSAValue:
+        operands = [lowering.values[value] for value in op.inputs]
+        return lowering.quantize(op, lowering.accumulate(operation, op, operands, op.output_shape()))
+
+    return lower
+
+
+def _average_pool(lowering: Lowering, op: nn_layers.AveragePoolOp | nn_layers.GlobalAveragePoolOp) -> SSAValue:
+    bits = lowering.policy(op).constant_bits
+    kernel, stride, padding = _pool_window(op)
+    include_padding = isinstance(op, nn_layers.AveragePoolOp) and op.include_padding is not None
+    divisors = window_divisors(feature_map_shape(op.input), kernel.data, stride.data, padding.data, include_padding)
+    multipliers, fraction_bits = reciprocal_constants(divisors, bits)
+    properties: Properties = {
+        "kernel": kernel,
+        "stride": stride,
+        "padding": padding,
+        "constants": BitsAttr(bits),
+        "reciprocals": ReciprocalsAttr((tuple(multipliers.items()), fraction_bits)),
+    }
+    if include_padding:
+        properties["include_padding"] = UnitAttr()
+    source = [lowering.values[op.input]]
+    accumulated = lowering.accumulate(fx_accumulate.AveragePoolOp, op, source, op.output_shape(), properties)
+    return lowering.quantize(op, accumulated)
+
+
+def _max_pool(lowering: Lowering, op: nn_layers.MaxPoolOp | nn_layers.GlobalMaxPoolOp) -> SSAValue:
+    kernel, stride, padding = _pool_window(op)
+    return _exact(lowering, op, fx_values.MaxPoolOp, {"kernel": kernel, "stride": stride, "padding": padding})
+
+
+def _resize(lowering: Lowering, op: nn_layers.UnaryOp) -> SSAValue:
+    return _exact(lowering, op, fx_values.ResizeOp, {})
+
+
+def _reshape(lowering: Lowering, op: nn_layers.UnaryOp) -> SSAValue:
+    return _exact(lowering, op, fx_values.ReshapeOp, {})
+
+
+def _exact(
+    lowering: Lowering, op: nn_layers.UnaryOp, operation: type[fx_values.ExactOp], properties: Properties
+) -> SSAValue:
+    """The operand's width and granularity stay."""
+    source = lowering.values[op.input]
+    assert isinstance(source.type, FixedTensorType)
+    type_ = fixed_feature_map(op.output_shape(), source.type.bits.data, source.type.granularity.data)
+    layers: Properties = {"layers": NamesAttr(op.layers)}
+    return lowering.add(operation, [source], type_, layers | properties, op, op.label.data).result
+
+
+def _pool_window(op: nn_layers.UnaryOp) -> tuple[PairAttr, PairAttr, PaddingAttr]:
+    """A pool's kernel, stride and padding; a global pool's kernel is the whole feature map."""
+    if isinstance(op, Windowed):
+        return op.kernel, op.stride, op.padding
+    size = PairAttr(feature_map_shape(op.input)[1:])
+    return size, size, PaddingAttr((0, 0, 0, 0))
+
+
+ACTIVATIONS = (nn_layers.ReluOp, nn_layers.Relu6Op, nn_layers.LeakyReluOp)
+"""The layers that are fused into the layer before them."""
+
+Function = Callable[[Lowering, Any], SSAValue]
+
+LOWERINGS: Mapping[type[nn_layers.LayerOp], Function] = {
+    nn_layers.Conv2dOp: _convolution,
+    nn_layers.DepthwiseOp: _convolution,
+    nn_layers.LinearOp: _linear,
+    **dict.fromkeys(ACTIVATIONS, _activation),
+    nn_layers.SigmoidOp: _table(fx_accumulate.SigmoidOp),
+    nn_layers.SoftmaxOp: _table(fx_accumulate.SoftmaxOp),
+    nn_layers.AveragePoolOp: _average_pool,
+    nn_layers.GlobalAveragePoolOp: _average_pool,
+    nn_layers.MaxPoolOp: _max_pool,
+    nn_layers.GlobalMaxPoolOp: _max_pool,
+    nn_layers.AddOp: _merge(fx_accumulate.AddOp),
+    nn_layers.ConcatOp: _merge(fx_accumulate.ConcatOp),
+    nn_layers.UpsampleOp: _resize,
+    nn_layers.ResizeOp: _resize,
+    nn_layers.FlattenOp: _reshape,
+    nn_layers.ReshapeOp: _reshape,
+}
+"""What each layer becomes. Losses and batch normalisations are rewritten before."""

@@ -1,0 +1,271 @@
+"""The stages of the compiler: network graph -> nn dialect -> fx dialect -> kernels -> schedule -> artifact.
+
+Every stage is a function that takes the result of the one before. Reading the network file comes before
+them, writing the artifact after; both belong to the caller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from binpoint.backends.from_ir import program_from_module
+from binpoint.backends.program import Program
+from binpoint.backends.workload import layer_workloads
+from binpoint.compiler.build_nn import build_nn
+from binpoint.compiler.fit import target_misfits
+from binpoint.compiler.frontends.dsl.printer import print_network
+from binpoint.compiler.materialize import materialize_parameters
+from binpoint.compiler.network import NetworkGraph
+from binpoint.compiler.pass_runner import Timing, Watcher, run_passes
+from binpoint.compiler.passes.canonicalize import Canonicalize
+from binpoint.compiler.passes.fold_batch_norm import FoldBatchNorm
+from binpoint.compiler.passes.fuse_activations import FuseActivations
+from binpoint.compiler.passes.insert_statistics import InsertStatistics
+from binpoint.compiler.passes.lower_nn_to_fx import LowerNnToFx
+from binpoint.compiler.passes.outline_kernels import OutlineKernels
+from binpoint.compiler.passes.prove_accumulators import ProveAccumulators
+from binpoint.compiler.passes.strip_loss import StripLoss
+from binpoint.compiler.quantize_parameters import QuantizedParameters, quantize_parameters
+from binpoint.dialect.fx_accumulate import AccumulateOp
+from binpoint.dialect.fx_program import KernelOp
+from binpoint.dialect.fx_types import width
+from binpoint.dialect.nn_network import NetworkOp
+from binpoint.dialect.text import print_module, verify_module
+from binpoint.scheduling.allocation import schedule_network
+from binpoint.scheduling.document import parse_schedule, print_schedule
+from binpoint.scheduling.schedule import Schedule
+from binpoint.support.diagnostics import Diagnostic, UserError
+from binpoint.support.files import read_text
+from binpoint.support.target import Target
+
+if TYPE_CHECKING:
+    from binpoint.runtime.artifact import Artifact
+
+DEFAULT_BATCH = 64
+"""Images of a mini-batch where the user says nothing."""
+
+MISSING_STATISTICS = "missing-statistics"
+"""The code of what only a run that follows statistics needs."""
+
+NN_PASSES: tuple[ModulePass, ...] = (StripLoss(), FoldBatchNorm(), Canonicalize())
+"""The passes over real numbers, in order."""
+
+
+def fx_passes(target: Target) -> tuple[ModulePass, ...]:
+    """The passes to fixed point and over it, in order, for one target."""
+    statistics = (InsertStatistics(target.acquires),) if target.statistics_pes else ()
+    return (
+        LowerNnToFx(target.accumulator_bits, target.accumulator_wraps, target.name),
+        FuseActivations(),
+        ProveAccumulators(),
+        *statistics,
+        OutlineKernels(),
+    )
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What a user may say beyond network, parameters and target.
+
+    `batch` is the number of images of a mini-batch; None takes the edited schedule's, else DEFAULT_BATCH.
+    `edited_schedule` is a schedule to obey; `watch` sees what every stage and pass leaves.
+    """
+
+    batch: int | None = None
+    edited_schedule: Path | None = None
+    watch: Watcher | None = None
+
+
+@dataclass(frozen=True)
+class AccumulatorProof:
+    """What the compiler proved of a kernel's sums: the bits that hold all of them, and the bits that there are."""
+
+    kernel: str
+    needed_bits: int
+    accumulator_bits: int
+
+    @property
+    def overflow_possible(self) -> bool:
+        """Whether a sum can leave the accumulators."""
+        return self.needed_bits > self.accumulator_bits
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A compiled network: the IR of both dialects as text, the program, its parameters, its schedule.
+
+    Attributes:
+        floats: the parameters in float32, by the names of the mantissas.
+        edited: the schedule that the user gave, None where the target's allocation holds.
+        proofs: one for every kernel that accumulates.
+        missing: the statistics that the target lacks for the network's update rules.
+        timings: one for every pass, and for every stage without passes.
+    """
+
+    program: Program
+    nn: str
+    fx: str
+    target: Target
+    parameters: QuantizedParameters
+    floats: Mapping[str, NDArray[np.float32]]
+    schedule: Schedule
+    edited: Schedule | None
+    proofs: tuple[AccumulatorProof, ...]
+    missing: tuple[Diagnostic, ...]
+    timings: tuple[Timing, ...]
+
+    def artifact(self) -> Artifact:
+        """What is written to a file."""
+        from binpoint.runtime.artifact import Artifact
+
+        starts = {name: policy.initial for name, policy in self.program.policies.items() if policy.initial is not None}
+        return Artifact(
+            program=self.program,
+            ir=self.fx,
+            target=self.target,
+            batch=self.schedule.images,
+            mantissas=self.parameters.mantissas,
+            exponents=starts | dict(self.parameters.exponents),
+            floats=self.floats,
+            schedule=self.edited,
+        )
+
+
+def lower_network(network: NetworkGraph, target: Target) -> Program:
+    """The kernels of a network on a target, without parameters. Raises UserError."""
+    check_fit(network, target)
+    stages = _Stages(None)
+    module = stages.nn(network)
+    return stages.fx(module, target)
+
+
+def compile_network(
+    network: NetworkGraph,
+    parameters: Mapping[str, NDArray[np.float32]],
+    target: Target,
+    options: CompileOptions | None = None,
+) -> Compilation:
+    """Compile a network for a target.
+
+    Args:
+        network: the graph.
+        parameters: float32 arrays by the names and of the shapes of `network.parameter_shapes()`.
+        target: the PE array.
+        options: batch, edited schedule, watcher.
+
+    Raises:
+        UserError: the network does not fit the target, a parameter has no finite value after folding, the edited
+            schedule does not fit.
+    """
+    options = options or CompileOptions()
+    missing = check_fit(network, target)
+    stages = _Stages(options.watch)
+    stages.show("network.bp", lambda: print_network(network))
+    module = stages.nn(network)
+    nn = print_module(module)
+    with stages.timed("parameters", "materialize"):
+        floats = materialize_parameters(_network_op(module), parameters)
+    program = stages.fx(module, target)
+    with stages.timed("parameters", "quantize"):
+        quantized = quantize_parameters(program, floats)
+    schedule, edited = stages.schedule(program, target, options)
+    return Compilation(
+        program=program,
+        nn=nn,
+        fx=print_module(module),
+        target=target,
+        parameters=quantized,
+        floats=floats,
+        schedule=schedule,
+        edited=edited,
+        proofs=_proofs(module),
+        missing=tuple(missing),
+        timings=tuple(stages.timings),
+    )
+
+
+@dataclass
+class _Stages:
+    """Runs stages, keeps their times and shows their results."""
+
+    watch: Watcher | None
+    timings: list[Timing] = field(default_factory=list)
+
+    @contextmanager
+    def timed(self, stage: str, step: str) -> Iterator[None]:
+        """Keep the time of the block."""
+        start = time.perf_counter()
+        yield
+        self.timings.append(Timing(stage, step, time.perf_counter() - start))
+
+    def show(self, name: str, text: Callable[[], str]) -> None:
+        """Show a result to the watcher, if there is one."""
+        if self.watch is not None:
+            self.watch(name, text)
+
+    def nn(self, network: NetworkGraph) -> ModuleOp:
+        """The graph as layers over real numbers, simplified."""
+        with self.timed("nn", "build-nn"):
+            module = build_nn(network)
+            verify_module(module)
+        self.show("nn.mlir", lambda: print_module(module))
+        self.timings += run_passes(module, NN_PASSES, "nn", self.watch)
+        return module
+
+    def fx(self, module: ModuleOp, target: Target) -> Program:
+        """The layers as kernels; the module holds them afterwards."""
+        self.timings += run_passes(module, fx_passes(target), "fx", self.watch)
+        with self.timed("kernels", "read-kernels"):
+            return program_from_module(module)
+
+    def schedule(self, program: Program, target: Target, options: CompileOptions) -> tuple[Schedule, Schedule | None]:
+        """The schedule of all layers, and the edited one that it obeys."""
+        with self.timed("schedule", "schedule"):
+            workloads = layer_workloads(program)
+            edited, batch = None, options.batch
+            if options.edited_schedule is not None:
+                text = read_text(options.edited_schedule, "schedule")
+                edited = parse_schedule(text, str(options.edited_schedule), program.name, workloads, target, batch)
+                batch = edited.images
+            schedule = schedule_network(program.name, workloads, batch or DEFAULT_BATCH, target, edited)
+        self.show("schedule.json", lambda: print_schedule(schedule, target, {}))
+        return schedule, edited
+
+
+def _network_op(module: ModuleOp) -> NetworkOp:
+    """The network that `build_nn` made."""
+    return next(op for op in module.ops if isinstance(op, NetworkOp))
+
+
+def _proofs(module: ModuleOp) -> tuple[AccumulatorProof, ...]:
+    """The proofs of a module's kernels, in order."""
+    return tuple(
+        AccumulatorProof(kernel.label.data, step.needed.data, width(step.result))
+        for kernel in module.walk()
+        if isinstance(kernel, KernelOp)
+        for step in kernel.steps()
+        if isinstance(step, AccumulateOp) and step.needed is not None
+    )
+
+
+def check_fit(network: NetworkGraph, target: Target) -> list[Diagnostic]:
+    """What the target lacks for a network but a run with fixed exponents does not need: statistics.
+
+    Raises:
+        UserError: with everything else that does not fit: operands and accumulators too wide.
+    """
+    misfits = target_misfits(network, target)
+    fatal = [misfit for misfit in misfits if misfit.code != MISSING_STATISTICS]
+    if fatal:
+        raise UserError(*fatal)
+    return misfits

@@ -1,0 +1,225 @@
+"""`--set key=value`: changes to the numeric policy and to the target, checked like the files that they stand in for.
+
+numeric.activations=16        numeric.rounding=floor       numeric.exponents.conv1=-4
+layer.conv1.activations=16    layer.body.conv1.update=msb-max
+target.allocation.strategy=mechanical                      target.array.pes=256
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from binpoint.compiler.frontends.dsl.numeric_section import read_numeric
+from binpoint.compiler.frontends.dsl.reader import read
+from binpoint.compiler.frontends.dsl.source import Source
+from binpoint.compiler.network import NetworkGraph
+from binpoint.support.diagnostics import Collector, Diagnostic, Location, UserError, did_you_mean, user_error
+from binpoint.support.numeric import NumericPolicy, TensorClass
+from binpoint.support.target import Strategy, Target, unused_parameters
+from binpoint.support.target_file import KEYS, parse_target, print_target
+
+OPTION = "--set"
+SCOPES = ("numeric", "layer", "target")
+
+FIELDS = {
+    "constants": "constant_bits",
+    "exponent": "granularity",
+    "exponent_range": "exponent_range",
+    "rounding": "rounding",
+    "update": "update",
+}
+"""The field of `NumericPolicy` that each setting changes; the others are widths."""
+
+_TARGET_KEYS = {".".join(key.path): key.path for key in KEYS}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One `key=value`; `scope` is the first word of the key, `key` the rest."""
+
+    text: str
+    scope: str
+    key: str
+    value: str
+
+    @property
+    def location(self) -> Location:
+        """Where it stands, for diagnostics."""
+        return Location(f"{OPTION} {self.text}")
+
+
+def parse_settings(texts: Sequence[str]) -> list[Setting]:
+    """Split each `key=value`. Raises UserError with every one that is none."""
+    collector = Collector()
+    settings = []
+    for text in texts:
+        with collector.catch():
+            settings.append(_parse(text))
+    collector.raise_any()
+    return settings
+
+
+def apply_settings(network: NetworkGraph, target: Target, settings: Sequence[Setting]) -> tuple[NetworkGraph, Target]:
+    """The network and the target with all settings, in order. Raises UserError with every faulty one."""
+    collector = Collector()
+    policy = network.numeric
+    for setting in settings:
+        if setting.scope != "target":
+            with collector.catch():
+                policy = _change_policy(policy, setting, network)
+    of_target = [setting for setting in settings if setting.scope == "target"]
+    with collector.catch():
+        target = _change_target(target, of_target) if of_target else target
+    collector.raise_any()
+    return network.with_numeric(policy), target
+
+
+def _parse(text: str) -> Setting:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    scope, _, rest = key.partition(".")
+    expected = "key=value with a key such as numeric.activations, layer.conv1.rounding or target.array.pes"
+    location = Location(f"{OPTION} {text}")
+    if scope not in SCOPES:
+        message = f'a setting begins with {", ".join(SCOPES)}, not "{scope}"'
+        hint = did_you_mean(scope, SCOPES)
+        raise user_error("unknown-setting", message, location=location, found=key, expected=expected, hint=hint)
+    if not equals or not rest or not value or re.search(r"[{}#\n\r]", text):
+        raise user_error("bad-setting", "this is no setting", location=location, found=text, expected=expected)
+    return Setting(text, scope, rest, value)
+
+
+def _change_policy(policy: NumericPolicy, setting: Setting, network: NetworkGraph) -> NumericPolicy:
+    """The policy with one setting of the scope numeric or layer."""
+    if setting.scope == "layer":
+        layer, _, key = setting.key.rpartition(".")
+        changed = _read_policy(f"layer {layer} {{ {_assignment(key, setting.value)} }}", setting, network)
+        own = policy.for_layer(layer)
+        return replace(policy, overrides={**policy.overrides, layer: _with_setting(own, key, changed.for_layer(layer))})
+    section, _, tensor = setting.key.partition(".")
+    if section == "exponents" and tensor:
+        return _with_exponent(policy, tensor, setting, network)
+    changed = _read_policy(_assignment(setting.key, setting.value), setting, network)
+    return _with_setting_everywhere(policy, setting.key, changed)
+
+
+def _assignment(key: str, value: str) -> str:
+    """A setting as a network file writes it; widths may be given without their unit."""
+    width = key == "constants" or key in [str(each) for each in TensorClass]
+    return f"{key} = {value}{' bits' if width and value.isdigit() else ''}"
+
+
+def _read_policy(content: str, setting: Setting, network: NetworkGraph) -> NumericPolicy:
+    """The policy of a numeric section with that content, read by the language's own reader."""
+    source = Source(setting.location.file, f"numeric {{ {content} }}")
+    collector = Collector()
+    policy = read_numeric(read(source).numerics[0], source, list(network.layers), (), collector)
+    collector.raise_any()
+    return policy
+
+
+def _with_setting(policy: NumericPolicy, key: str, changed: NumericPolicy) -> NumericPolicy:
+    """The policy with one setting taken over from another."""
+    if key in FIELDS:
+        return replace(policy, **{FIELDS[key]: getattr(changed, FIELDS[key])})
+    tensor_class = TensorClass(key)
+    return policy.with_bits(tensor_class, changed.bits[tensor_class])
+
+
+def _with_setting_everywhere(policy: NumericPolicy, key: str, changed: NumericPolicy) -> NumericPolicy:
+    """The same for the network's policy and for layers that have not set it for themselves."""
+    overrides = {
+        layer: _with_setting(own, key, changed) if _value(own, key) == _value(policy, key) else own
+        for layer, own in policy.overrides.items()
+    }
+    return replace(_with_setting(policy, key, changed), overrides=overrides)
+
+
+def _value(policy: NumericPolicy, key: str) -> Any:
+    return getattr(policy, FIELDS[key]) if key in FIELDS else policy.width(TensorClass(key))
+
+
+def _with_exponent(policy: NumericPolicy, tensor: str, setting: Setting, network: NetworkGraph) -> NumericPolicy:
+    """The policy with the first exponent of one tensor."""
+    tensors = {*network.shapes, *network.parameter_shapes()}
+    if tensor not in tensors:
+        raise user_error(
+            "unknown-tensor",
+            f'there is no tensor "{tensor}"',
+            location=setting.location,
+            found=tensor,
+            expected="an input, a layer or a parameter such as conv1.weight",
+            hint=did_you_mean(tensor, tensors),
+        )
+    bounds = list(policy.exponent_range)
+    content = f"exponent_range = {bounds} exponents {{ {tensor} = {setting.value} }}"
+    exponents = {**policy.exponents, **_read_policy(content, setting, network).exponents}
+    overrides = {layer: replace(own, exponents=exponents) for layer, own in policy.overrides.items()}
+    return replace(policy, exponents=exponents, overrides=overrides)
+
+
+def _change_target(target: Target, settings: Sequence[Setting]) -> Target:
+    """The target whose file has these keys changed."""
+    collector = Collector()
+    values = _flatten(tomllib.loads(print_target(target)))
+    changes: dict[str, Any] = {}
+    for setting in settings:
+        if setting.key in _TARGET_KEYS:
+            changes[setting.key] = _toml_value(setting.value)
+        else:
+            hint = did_you_mean(setting.key, _TARGET_KEYS)
+            message = f'a target has no key "{setting.key}"'
+            collector.add(
+                Diagnostic("unknown-key", message, setting.location, setting.key, ", ".join(_TARGET_KEYS), hint)
+            )
+    collector.raise_any()
+    for key in _superseded(changes):
+        values.pop(key, None)
+    shown = ", ".join(setting.text for setting in settings)
+    try:
+        return parse_target(_toml(values | changes), f"{OPTION} {shown}")
+    except UserError as error:
+        # The text is made here, so its lines would mislead: the settings are the place.
+        place = Location(f"{OPTION} {shown}")
+        raise UserError(*(replace(diagnostic, location=place) for diagnostic in error.diagnostics)) from None
+
+
+def _superseded(changes: dict[str, Any]) -> list[str]:
+    """The keys of the target as it was that no longer hold after the changes."""
+    dropped = []
+    if "statistics.every" in changes or "statistics.pes" in changes:
+        dropped += ["statistics.every", "statistics.pes"]
+    if "array.pes" in changes:
+        dropped.append("array.grid")
+    strategy = changes.get("allocation.strategy")
+    if strategy in list(Strategy):
+        dropped += [f"allocation.{name}" for name in unused_parameters(Strategy(strategy))]
+    return dropped
+
+
+def _flatten(data: dict[str, Any]) -> dict[str, Any]:
+    """Values by dotted key."""
+    flat: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": item for key, item in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _toml_value(text: str) -> Any:
+    """A value in TOML's spelling; anything else is text, so that quotes may be left out."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _toml(values: dict[str, Any]) -> str:
+    """Numbers, texts and lists by dotted key as TOML."""
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False, default=str)}\n" for key, value in values.items())

@@ -1,0 +1,1 @@
+"""The xDSL dialects: nn (layers in real numbers) and fx (fixed point)."""
