@@ -127,6 +127,8 @@ def _operate(spec: KernelSpec, inputs: Sequence[FloatArray], weight: FloatArray 
             return nearest(first, (spec.output.height, spec.output.width))
         case Reshape():
             return first.reshape(len(first), *spec.output.shape)
+        case _:
+            raise ValueError(f"kernel {spec.name}: {type(spec.operation).__name__} is no operation of inference")
 
 
 def _convolution(convolution: Convolution, images: FloatArray, weight: FloatArray) -> FloatArray:

@@ -35,7 +35,7 @@ from binpoint.dialect.assembly import location_of
 from binpoint.dialect.fx_attributes import OnOverflow, Overflow
 from binpoint.dialect.fx_program import InputOp, KernelOp, OutputOp, ParameterOp, ProgramOp
 from binpoint.dialect.fx_types import FixedTensorType, map_shape, width
-from binpoint.support.diagnostics import Collector, Location, UserError, user_error
+from binpoint.support.diagnostics import Collector, UserError, user_error
 from binpoint.support.numeric import BITS_RANGE, Granularity, Rounding, TensorClass, TensorPolicy
 
 
@@ -67,14 +67,17 @@ class _Reader:
         self.calls: list[KernelCall] = []
         self.outputs: tuple[str, ...] = ()
         self.collector = Collector()
+        self.refused: set[Granularity] = set()
+        """Granularities that have been reported: one message each is enough."""
 
     def read(self) -> Program:
         for op in self.program.body.block.ops:
             with self.collector.catch():
                 self._operation(op)
         self.collector.raise_any()
-        if not self.inputs:
-            raise _refusal(self.program, "the program declares no input")
+        for what, found in (("input", self.inputs), ("kernel", self.calls)):
+            if not found:
+                raise _refusal(self.program, f"the program has no {what}")
         name = self.program.symbol.data
         return Program(name, tuple(self.inputs), tuple(self.calls), self.outputs, self.policies)
 
@@ -83,7 +86,7 @@ class _Reader:
             case InputOp():
                 self.names[op.result] = op.label.data
                 self.policies[op.label.data] = op.exponent.data
-                spec = _feature_map(op, op.result)
+                spec = self._feature_map(op, op.result)
                 self.inputs.append(ProgramInput(op.label.data, spec, op.scale.data, op.mean.data, op.deviation.data))
             case ParameterOp():
                 self.names[op.result] = op.label.data
@@ -92,7 +95,8 @@ class _Reader:
                 self.names[op.result] = op.label.data
                 self.calls.append(self._call(op))
             case OutputOp():
-                self.outputs = tuple(self._name(op, value) for value in op.values)
+                # Two layers of the network file may have become one tensor; it leaves once.
+                self.outputs = tuple(dict.fromkeys(self._name(op, value) for value in op.values))
             case _:
                 hint = "run outline-kernels"
                 raise _refusal(op, f"{op.name} stands outside of a kernel", hint)
@@ -108,8 +112,8 @@ class _Reader:
         spec = KernelSpec(
             name=kernel.label.data,
             operation=_kernel_operation(first, None if bias is None else bias.bias),
-            inputs=tuple(_feature_map(first, source) for source in sources),
-            output=_feature_map(kernel, kernel.result),
+            inputs=tuple(self._feature_map(first, source) for source in sources),
+            output=self._feature_map(kernel, kernel.result),
             activation=None if activation is None else _activation(activation),
             accumulator=_accumulator(first),
             rounding=Rounding.HALF_EVEN if quantize is None else quantize.rounding.data,
@@ -134,8 +138,27 @@ class _Reader:
     def _parameter(self, op: Operation, value: SSAValue, tensor_class: TensorClass) -> str:
         if not isinstance(value.owner, ParameterOp) or value not in self.names:
             raise _refusal(op, "reads a weight or bias that is no fx.parameter before it")
-        _check_tensor(value.owner, value, tensor_class)
+        self._check_tensor(value.owner, value, tensor_class)
         return self.names[value]
+
+    def _feature_map(self, op: Operation, value: SSAValue) -> TensorSpec:
+        self._check_tensor(op, value, TensorClass.ACTIVATIONS)
+        return TensorSpec(*map_shape(value), width(value))
+
+    def _check_tensor(self, op: Operation, value: SSAValue, tensor_class: TensorClass) -> None:
+        """Refuse formats that no kernel computes with."""
+        assert isinstance(value.type, FixedTensorType)
+        granularity = value.type.granularity.data
+        if granularity != Granularity() and granularity not in self.refused:
+            self.refused.add(granularity)
+            raise user_error(
+                "unsupported-granularity",
+                f"{op.name}: exponents of granularity {granularity}",
+                location=location_of(op),
+                found=str(value.type),
+                expected="exp = tensor: the kernels of this version run one exponent per tensor",
+            )
+        _check_bits(op, value.type.bits.data, tensor_class)
 
 
 def _operands(op: Operation) -> tuple[list[SSAValue], SSAValue | None]:
@@ -212,41 +235,17 @@ def _accumulator(op: Operation) -> Accumulator:
     return Accumulator(bits, op.on_overflow.data is OnOverflow.WRAP, possible)
 
 
-def _feature_map(op: Operation, value: SSAValue) -> TensorSpec:
-    _check_tensor(op, value, TensorClass.ACTIVATIONS)
-    return TensorSpec(*map_shape(value), width(value))
-
-
-def _check_tensor(op: Operation, value: SSAValue, tensor_class: TensorClass) -> None:
-    """Refuse formats that no kernel computes with."""
-    assert isinstance(value.type, FixedTensorType)
-    granularity = value.type.granularity.data
-    if granularity != Granularity():
-        raise user_error(
-            "unsupported-granularity",
-            f"{op.name}: exponents of granularity {granularity}",
-            location=_place(op),
-            found=str(value.type),
-            expected="exp = tensor: the kernels of this version run one exponent per tensor",
-        )
-    _check_bits(op, value.type.bits.data, tensor_class)
-
-
 def _check_bits(op: Operation, bits: int, tensor_class: TensorClass) -> None:
     least, most = BITS_RANGE[tensor_class]
     if not least <= bits <= most:
         raise user_error(
             "unsupported-width",
             f"{op.name}: {tensor_class} of {bits} bits",
-            location=_place(op),
+            location=location_of(op),
             found=f"{bits}b",
             expected=f"{least} to {most} bits",
         )
 
 
 def _refusal(op: Operation, message: str, hint: str | None = None) -> UserError:
-    return user_error("not-a-program", f"{op.name}: {message}", location=_place(op), hint=hint)
-
-
-def _place(op: Operation) -> Location | None:
-    return location_of(op)
+    return user_error("not-a-program", f"{op.name}: {message}", location=location_of(op), hint=hint)

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from binpoint.support.numeric import FixedConstant, Rounding, fixed_constant
+
+if TYPE_CHECKING:
+    from binpoint.backends.gradients import GradientOperation
 
 IntArray = NDArray[np.signedinteger[Any]]
 BoolArray = NDArray[np.bool_]
@@ -45,6 +48,8 @@ class Convolution:
     Padding is (top, left, bottom, right) zeros. Weights are (K, C / groups, R, S).
     """
 
+    exact: ClassVar[bool] = False
+
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -63,6 +68,8 @@ class AveragePool:
     border have reciprocals of their own; all are brought to the largest number of fraction bits.
     """
 
+    exact: ClassVar[bool] = False
+
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -74,6 +81,8 @@ class AveragePool:
 class MaxPool:
     """The largest mantissa of a window; padding never wins. The output keeps the input's exponent."""
 
+    exact: ClassVar[bool] = True
+
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -83,41 +92,52 @@ class MaxPool:
 class Add:
     """The sum of two or more feature maps of one shape, aligned to one exponent."""
 
+    exact: ClassVar[bool] = False
+
 
 @dataclass(frozen=True)
 class Concat:
     """Feature maps one after the other along the channels, aligned to one exponent."""
+
+    exact: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Widen:
     """The input itself as an accumulator: for an activation that stands alone."""
 
+    exact: ClassVar[bool] = False
+
 
 @dataclass(frozen=True)
 class Sigmoid:
     """1 / (1 + e^-x) from a table with one entry a mantissa; the result has 30 fraction bits."""
+
+    exact: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Softmax:
     """Softmax over the channels of each pixel, from a table of e^-d; the result has 30 fraction bits."""
 
+    exact: ClassVar[bool] = False
+
 
 @dataclass(frozen=True)
 class Resize:
     """Nearest neighbour: output row i reads row i * H // H_out, columns alike. Keeps the exponent."""
+
+    exact: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class Reshape:
     """The same mantissas in another shape (C, H, W), channels outermost. Keeps the exponent."""
 
+    exact: ClassVar[bool] = True
+
 
 Operation = Convolution | AveragePool | MaxPool | Add | Concat | Widen | Sigmoid | Softmax | Resize | Reshape
-
-EXACT_OPERATIONS = (MaxPool, Resize, Reshape)
-"""Operations on mantissas: no accumulator, no quantisation, the output keeps the input's exponent."""
 
 
 @dataclass(frozen=True)
@@ -158,12 +178,12 @@ class Accumulator:
 class KernelSpec:
     """One kernel: inputs -> accumulate -> bias -> activation -> statistics -> quantise -> output.
 
-    Exact operations (`EXACT_OPERATIONS`) have no activation and quantise nothing; their `rounding` is
+    Exact operations (`operation.exact`) have no activation and quantise nothing; their `rounding` is
     irrelevant and `statistics` is False.
     """
 
     name: str
-    operation: Operation
+    operation: Operation | GradientOperation
     inputs: tuple[TensorSpec, ...]
     output: TensorSpec
     activation: Activation | None = None
@@ -174,7 +194,7 @@ class KernelSpec:
     @property
     def exact(self) -> bool:
         """Whether the kernel only moves or selects mantissas."""
-        return isinstance(self.operation, EXACT_OPERATIONS)
+        return self.operation.exact
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Integer kernels as TVM tensor expressions, built for the host's CPU."""

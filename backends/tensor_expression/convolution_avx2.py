@@ -1,0 +1,76 @@
+"""The design for convolution and linear layers on CPUs with AVX2; see `convolution_definition`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from binpoint.backends.kernel import IntArray
+from binpoint.backends.tensor_expression.convolution_tiling import LANES, ConvolutionTiling
+from binpoint.backends.tensor_expression.design import EventCounts
+from binpoint.backends.tensor_expression.layout import feature_map_layout
+from binpoint.backends.tensor_expression.packing import may_wrap, pack_weights
+from binpoint.backends.tensor_expression.plan import Form, KernelPlan
+from binpoint.backends.tensor_expression.tile_choice import choose_tiling
+
+
+class Avx2ConvolutionDesign:
+    """See `binpoint.backends.tensor_expression.design.Design`. Events are counted for each row of a channel block."""
+
+    name = "avx2"
+    lanes: Mapping[str, int] = {
+        "weight": 2 * LANES,
+        "bias": LANES,
+        "output": LANES,
+        "events": LANES,
+        "values": LANES,
+    }
+
+    def supports(self, plan: KernelPlan, weight: IntArray) -> bool:
+        """Whether the design computes a plan exactly with these weights (K, C / groups, R, S).
+
+        The plan's container and reduction are proofs that the caller has made: values and sums fit them.
+        """
+        if plan.form is not Form.LAYER or plan.stochastic:
+            return False
+        tiling = choose_tiling(plan)
+        return tiling is not None and not (tiling.split and may_wrap(tiling, weight))
+
+    def build(self, plan: KernelPlan) -> Any:
+        """The scheduled IRModule of a layer."""
+        from binpoint.backends.tensor_expression.convolution_definition import define
+        from binpoint.backends.tensor_expression.convolution_schedule import schedule
+
+        tiling = _tiling(plan)
+        return schedule(define(plan, tiling), tiling)
+
+    def pack_weight(self, plan: KernelPlan, weight: IntArray) -> IntArray:
+        """Pairs of elements for 8 output channels, in the order of the reduction."""
+        return pack_weights(_tiling(plan), weight)
+
+    def bias_length(self, plan: KernelPlan) -> int:
+        """Output channels, rounded up to whole tiles."""
+        return _tiling(plan).padded_vectors * LANES
+
+    def images_per_call(self, plan: KernelPlan) -> int | None:
+        """As many as keep their packed rows in the cache."""
+        return _tiling(plan).images_per_call
+
+    def event_shapes(self, plan: KernelPlan, batch: int) -> Sequence[tuple[int, ...]]:
+        """[N, C blocks, H, block] for saturated, underflowed and, where the plan is checked, overflowed results."""
+        spec = plan.spec.output
+        *outer, _, block = feature_map_layout(spec).shape(spec, batch)
+        return [(*outer, block)] * (3 if plan.checked else 2)
+
+    def count_events(self, plan: KernelPlan, arrays: Sequence[IntArray]) -> EventCounts:
+        """The sum of each array."""
+        return EventCounts(*(int(array.sum(dtype=np.int64)) for array in arrays))
+
+
+def _tiling(plan: KernelPlan) -> ConvolutionTiling:
+    tiling = choose_tiling(plan)
+    if tiling is None:
+        raise ValueError(f"the AVX2 design does not fit {plan}")
+    return tiling

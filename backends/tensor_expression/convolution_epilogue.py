@@ -1,0 +1,159 @@
+"""The end of the AVX2 convolution: from exact sums in registers to mantissas, events and values, 8 channels at a time.
+
+The arithmetic is the portable design's (`arithmetic`, `wide`), on vectors. Stages that later ones read (*inner*) cover
+whole register tiles; what is stored or counted covers the layer alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvm import te, tirx
+
+from binpoint.backends.tensor_expression import wide
+from binpoint.backends.tensor_expression.arithmetic import (
+    Expression,
+    Scalars,
+    activate,
+    cast,
+    constant,
+    flag,
+    round_to_output,
+    saturate,
+    saturated,
+    underflowed,
+)
+from binpoint.backends.tensor_expression.convolution_tiling import LANES, ConvolutionTiling
+from binpoint.backends.tensor_expression.layout import feature_map_layout, storage_dtype
+from binpoint.backends.tensor_expression.operations import INDEX, reduce_axis, sizes
+from binpoint.backends.tensor_expression.plan import Container, KernelPlan
+
+Body = Callable[..., Expression]
+"""(n, v, h, w) -> one vector of results: image, vector of 8 output channels, row, column."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a layer, for N = `batch` images."""
+
+    plan: KernelPlan
+    tiling: ConvolutionTiling
+    batch: Expression
+
+    @property
+    def padded_shape(self) -> tuple[Expression, ...]:
+        """The results that whole tiles compute: [N, vectors, H, W], each rounded up."""
+        tiling, images = self.tiling, self.tiling.tile.images
+        batch = self.batch if images == 1 else (self.batch + (images - 1)) // images * images
+        return sizes((batch, tiling.padded_vectors, tiling.padded_height, tiling.padded_width))
+
+    @property
+    def stored_shape(self) -> tuple[Expression, ...]:
+        """An output in its layout, as vectors: [N, blocks, H, W, vectors of a block]."""
+        layout = feature_map_layout(self.tiling.output)
+        return sizes((*layout.shape(self.tiling.output, self.batch)[:4], layout.block // LANES))
+
+    def stage(self, name: str, body: Body) -> Expression:
+        """A tensor of whole tiles."""
+        return te.compute(self.padded_shape, lambda *at: body(*at), name=name)
+
+    def stored(self, name: str, body: Body) -> Expression:
+        """A tensor in the output's layout."""
+        *_, vectors = self.stored_shape
+
+        def at(n: Expression, block: Expression, h: Expression, w: Expression, v: Expression) -> Expression:
+            return body(n, block * vectors + v, h, w)
+
+        return te.compute(self.stored_shape, at, name=name)
+
+    def counts(self, name: str, flags: Body) -> Expression:
+        """[N, blocks, H, vectors]: the int32 sum of flags over each row, leaving out what only fills a tile."""
+        *shape, _, vectors = self.stored_shape
+        width, padded_width = self.tiling.output.width, self.tiling.padded_width
+        column = reduce_axis(padded_width, "column") if padded_width > 1 else tirx.const(0, INDEX)
+
+        def body(n: Expression, block: Expression, h: Expression, v: Expression) -> Expression:
+            flagged = cast(flags(n, block * vectors + v, h, column), "int32")
+            if padded_width == 1:
+                return flagged
+            if width < padded_width:
+                flagged = tirx.if_then_else(column < width, flagged, constant(0, flagged))
+            return te.sum(flagged, axis=column)
+
+        return te.compute((*shape, vectors), body, name=name)
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """The te tensors of an epilogue: inner stages, and the kernel's outputs in the order of `design`."""
+
+    inner: tuple[Expression, ...]
+    output: Expression
+    counts: tuple[Expression, ...]
+    values: tuple[Expression, ...]
+
+
+def finish(results: Results, total: Body, bias: Expression | None, scalars: Scalars) -> Epilogue:
+    """All stages after the exact sums; `bias` has a vector for each vector of channels."""
+    if results.plan.container is Container.WIDE:
+        return _finish_wide(results, total, bias, scalars)
+    activation = results.plan.spec.activation
+
+    def with_bias(*at: Expression) -> Expression:
+        return total(*at) if bias is None else total(*at) + bias(at[1])
+
+    value = results.stage("value", lambda *at: activate(with_bias(*at), activation, scalars))
+    values = [results.stored("values", value)] if results.plan.values else []
+    return _quantized(results, (), value, values, [], scalars)
+
+
+def _finish_wide(results: Results, total: Body, bias: Expression | None, scalars: Scalars) -> Epilogue:
+    """With the accumulator's width checked, and products of 96 bits."""
+    spec = results.plan.spec
+
+    def limited(*at: Expression) -> Expression:
+        return wide.limit(total(*at), spec.accumulator)
+
+    def with_bias(*at: Expression) -> Expression:
+        return limited(*at) if bias is None else wide.add_limited(limited(*at), bias(at[1]), spec.accumulator)
+
+    def overflowed(*at: Expression) -> Expression:
+        exact = total(*at)
+        left = flag(tirx.NE(limited(*at), exact), exact)
+        if bias is None:
+            return left
+        return left | flag(wide.add_overflows(limited(*at), bias(at[1]), spec.accumulator), exact)
+
+    accumulated = results.stage("accumulated", with_bias)
+    high, low = (
+        results.stage(
+            name, lambda *at, limb=limb: wide.activated_limbs(accumulated(*at), spec.activation, scalars)[limb]
+        )
+        for limb, name in enumerate(("high", "low"))
+    )
+    value = results.stage("value", lambda *at: wide.fold(high(*at), low(*at), scalars))
+    values = [results.stored("high_values", high), results.stored("low_values", low)] if results.plan.values else []
+    counts = [results.counts("overflowed", overflowed)]
+    return _quantized(results, (accumulated, high, low), value, values, counts, scalars)
+
+
+def _quantized(
+    results: Results,
+    inner: tuple[Expression, ...],
+    value: Expression,
+    values: list[Expression],
+    counts: list[Expression],
+    scalars: Scalars,
+) -> Epilogue:
+    """Round and saturate. The padding of the last channel block becomes 0, as its weights and bias are."""
+    spec = results.plan.spec
+    bits = spec.output.bits
+    rounded = results.stage("rounded", lambda *at: round_to_output(value(*at), spec.rounding, scalars))
+    output = results.stored("output", lambda *at: cast(saturate(rounded(*at), bits), storage_dtype(bits)))
+    events = (
+        results.counts("saturated", lambda *at: saturated(rounded(*at), bits)),
+        results.counts("underflowed", lambda *at: underflowed(value(*at), rounded(*at))),
+        *counts,
+    )
+    return Epilogue((*inner, value, rounded), output, events, tuple(values))

@@ -1,0 +1,137 @@
+"""The portable design: correct on any CPU, for every operation, without intrinsics.
+
+A layer runs one task for each row of a channel block, (n, block, h), in parallel; the stages of a row stay in small
+buffers of the task, and the lanes of a block are one vector. A PE program is serial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from binpoint.backends.kernel import Convolution, IntArray
+from binpoint.backends.tensor_expression.design import EventCounts
+from binpoint.backends.tensor_expression.layout import feature_map_layout, storage_dtype
+from binpoint.backends.tensor_expression.plan import Form, KernelPlan
+
+EVENTS = ("saturated", "underflowed", "overflowed")
+"""The stages that count events, in the order of `EventCounts`."""
+
+SMALLEST_VECTOR = 8
+"""Lanes that are worth a vector; the blocks of narrower feature maps are left to the code generator."""
+
+
+class GenericDesign:
+    """See `binpoint.backends.tensor_expression.design.Design`. Events are counted for each row of a channel block.
+
+    Without `vectors` all loops are scalar, as the C generator wants them.
+    """
+
+    name = "generic"
+    lanes: Mapping[str, int] = {}
+
+    def __init__(self, *, vectors: bool = True) -> None:
+        self._smallest_vector: float = SMALLEST_VECTOR if vectors else inf
+
+    def build(self, plan: KernelPlan) -> Any:
+        """The scheduled IRModule of a layer or of a PE program."""
+        from tvm import IRModule, s_tir, te
+
+        from binpoint.backends.tensor_expression.definition import define
+
+        schedule = s_tir.Schedule(IRModule({"main": te.create_prim_func(define(plan))}))
+        if plan.form is Form.LAYER:
+            _schedule_layer(schedule, self._smallest_vector)
+        else:
+            _schedule_tile(schedule)
+        return schedule.mod
+
+    def pack_weight(self, plan: KernelPlan, weight: IntArray) -> IntArray:
+        """[K blocks, C / groups, R, S, block]."""
+        operation = plan.spec.operation
+        assert isinstance(operation, Convolution)
+        block = self._block(plan)
+        blocks = -(-weight.shape[0] // block)
+        padded = np.zeros((blocks * block, *weight.shape[1:]), storage_dtype(operation.weight_bits))
+        padded[: weight.shape[0]] = weight
+        return np.moveaxis(padded.reshape(blocks, block, *weight.shape[1:]), 1, -1)
+
+    def bias_length(self, plan: KernelPlan) -> int:
+        """Output channels, rounded up to whole blocks."""
+        block = self._block(plan)
+        return -(-plan.spec.output.channels // block) * block
+
+    def images_per_call(self, plan: KernelPlan) -> int | None:
+        """Rows are small: any number."""
+        return None
+
+    def event_shapes(self, plan: KernelPlan, batch: int) -> Sequence[tuple[int, ...]]:
+        """[N, C blocks, H, block] for each kind of event; [1] in a PE program."""
+        spec = plan.spec.output
+        *outer, _, block = feature_map_layout(spec).shape(spec, batch)
+        shape = (*outer, block) if plan.form is Form.LAYER else (1,)
+        return [shape] * (3 if plan.checked else 2)
+
+    def count_events(self, plan: KernelPlan, arrays: Sequence[IntArray]) -> EventCounts:
+        """The sum of each array."""
+        return EventCounts(*(int(array.sum(dtype=np.int64)) for array in arrays))
+
+    @staticmethod
+    def _block(plan: KernelPlan) -> int:
+        return feature_map_layout(plan.spec.output).block if plan.form is Form.LAYER else 1
+
+
+def _schedule_layer(schedule: Any, smallest_vector: float) -> None:
+    """Parallel rows from the exact results on; what comes before them (padding, softmax) is a pass of its own."""
+
+    def vectorize(lane: Any) -> None:
+        if int(schedule.get(lane).extent) >= smallest_vector:
+            schedule.vectorize(lane)
+
+    names = _block_names(schedule)
+    first = names.index("window_sum") if "window_sum" in names else names.index("total")
+    for name in names[:first]:
+        schedule.parallel(schedule.get_loops(schedule.get_sblock(name))[0])
+    root = schedule.get_sblock(names[first])
+    n, block, h, w, lane, *reduction = schedule.get_loops(root)
+    schedule.reorder(n, block, h, *reduction, w, lane)
+    row = schedule.fuse(n, block, h)
+    for name in names[first + 1 :]:
+        schedule.reverse_compute_at(schedule.get_sblock(name), row, preserve_unit_loops=True)
+    schedule.parallel(row)
+    if reduction:
+        vectorize(lane)
+        vectorize(_innermost(schedule, schedule.decompose_reduction(root, reduction[0])))
+    for name in names[first + 1 :]:
+        stage = schedule.get_sblock(name)
+        if name in EVENTS:
+            # All lanes of a pixel are counted at once.
+            *_, lane, w = schedule.get_loops(stage)
+            schedule.reorder(w, lane)
+            vectorize(lane)
+            vectorize(_innermost(schedule, schedule.decompose_reduction(stage, w)))
+        elif name != "total":
+            vectorize(_innermost(schedule, stage))
+
+
+def _schedule_tile(schedule: Any) -> None:
+    """Padding is read in place, so that a PE touches nothing outside its tile; columns are innermost."""
+    names = _block_names(schedule)
+    if "padded" in names:
+        schedule.compute_inline(schedule.get_sblock("padded"))
+    for name in ("window_sum", "total"):
+        if name in names:
+            _, _, _, w, lane, *reduction = schedule.get_loops(schedule.get_sblock(name))
+            schedule.reorder(*reduction, w, lane)
+
+
+def _innermost(schedule: Any, block: Any) -> Any:
+    return schedule.get_loops(block)[-1]
+
+
+def _block_names(schedule: Any) -> list[str]:
+    root = schedule.get_sblock("root")
+    return [schedule.get(block).name_hint for block in schedule.get_child_blocks(root)]

@@ -1,0 +1,75 @@
+"""Bounds prove containers: never too narrow, and as narrow as the values allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binpoint.backends.kernel import Accumulator, KernelExponents
+from binpoint.backends.oracle.accumulate import exact_sum
+from binpoint.backends.tensor_expression.bounds import (
+    choose_container,
+    choose_reduction,
+    total_bound,
+    weight_magnitude,
+)
+from binpoint.backends.tensor_expression.plan import Container
+from tests.backends.layers import LAYERS, LEAKY, batches, random_parameters
+
+SUMS = [name for name, spec in LAYERS.items() if not spec.exact]
+
+
+@pytest.mark.parametrize("name", SUMS)
+@given(seed=st.integers(0, 99), exponents=st.lists(st.integers(-30, 30), min_size=4, max_size=4))
+@settings(max_examples=20, deadline=None)
+def test_no_result_exceeds_its_bound(name: str, seed: int, exponents: list[int]) -> None:
+    spec = LAYERS[name]
+    generator = np.random.default_rng(seed)
+    parameters = random_parameters(spec, generator)
+    inputs_exponents = KernelExponents(tuple(exponents[: len(spec.inputs)]), 0)
+    magnitude = 0 if parameters.weight is None else weight_magnitude(parameters.weight)
+    bound = total_bound(spec, magnitude, inputs_exponents)
+    for inputs in batches(spec, generator):
+        sums = exact_sum(spec, parameters, inputs, inputs_exponents, (0, spec.output.channels))
+        assert np.abs(sums).max() <= bound
+
+
+def test_the_bound_is_reached() -> None:
+    """All inputs least, all weights greatest or least by sign: the bound is not a guess."""
+    spec = LAYERS["linear"]
+    weight = np.full((10, 33, 1, 1), -128)
+    assert total_bound(spec, weight_magnitude(weight), KernelExponents((0,), 0)) == 33 * 128 * 128
+
+
+@pytest.mark.parametrize(
+    ("total", "bias", "bits", "container"),
+    [
+        ((1 << 30) - 1, 0, 40, Container.INT32),
+        ((1 << 30) - 2, 1, 40, Container.INT32),
+        ((1 << 30) - 1, 1, 40, Container.INT64),
+        ((1 << 39) - 1, 0, 40, Container.INT64),
+        (1 << 39, 0, 40, Container.WIDE),
+        (1 << 38, 1 << 38, 40, Container.WIDE),
+        ((1 << 62) - 1, 0, 64, Container.INT64),
+        (1 << 62, 0, 64, Container.WIDE),
+    ],
+)
+def test_containers(total: int, bias: int, bits: int, container: Container) -> None:
+    spec = replace(LAYERS["linear"], accumulator=Accumulator(bits))
+    assert choose_container(spec, total, bias) is container
+
+
+def test_a_leaky_relu_needs_room() -> None:
+    spec = replace(LAYERS["linear"], activation=LEAKY)  # multiplies by up to 2^11
+    assert choose_container(spec, (1 << 19) - 1, 0) is Container.INT32
+    assert choose_container(spec, 1 << 19, 0) is Container.INT64
+
+
+def test_reductions() -> None:
+    assert choose_reduction(LAYERS["linear"], Container.INT64, (1 << 31) - 1) == "int32"
+    assert choose_reduction(LAYERS["linear"], Container.INT64, 1 << 31) == "int64"
+    assert choose_reduction(LAYERS["add"], Container.INT64, 5) == "int64"

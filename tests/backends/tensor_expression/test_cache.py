@@ -1,0 +1,104 @@
+"""The cache of compiled kernels: an aid that never fails a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from binpoint.backends.tensor_expression.cache import DIRECTORY, KernelCache, default_directory
+
+
+def entries(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir())
+
+
+def test_code_is_kept_by_description(tmp_path: Path) -> None:
+    cache = KernelCache(tmp_path / "new" / "kernels")
+    assert cache.get("conv") is None
+    cache.put("conv", b"code")
+    cache.put("pool", b"other")
+    assert cache.get("conv") == b"code"
+    assert cache.get("pool") == b"other"
+    assert KernelCache(tmp_path / "new" / "kernels").get("conv") == b"code"
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", lambda code: code[:-1], lambda code: code[:40] + b"!" + code[41:]])
+def test_damage_is_noticed(tmp_path: Path, damage: object) -> None:
+    cache = KernelCache(tmp_path)
+    cache.put("conv", b"a longer piece of code")
+    (entry,) = entries(tmp_path)
+    entry.write_bytes(damage(entry.read_bytes()) if callable(damage) else damage)
+    assert cache.get("conv") is None
+    cache.put("conv", b"generated again")
+    assert cache.get("conv") == b"generated again"
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    cache = KernelCache(blocked / "kernels")
+    cache.put("conv", b"code")
+    assert cache.get("conv") is None
+    assert blocked.read_text() == "not a directory"
+
+
+def test_other_sources_other_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = KernelCache(tmp_path)
+    cache.put("conv", b"old")
+    monkeypatch.setattr("binpoint.backends.tensor_expression.cache.generator_fingerprint", lambda: "changed")
+    assert cache.get("conv") is None
+
+
+def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(DIRECTORY, str(tmp_path))
+    assert default_directory() == tmp_path
+    monkeypatch.setenv(DIRECTORY, "")
+    assert default_directory() is None
+    monkeypatch.delenv(DIRECTORY)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_directory() == tmp_path / "binpoint"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_directory() == tmp_path / ".cache" / "binpoint"
+
+
+def test_no_cache() -> None:
+    cache = KernelCache(None)
+    cache.put("conv", b"code")
+    assert cache.get("conv") is None
+
+
+RUN = """
+import sys
+from pathlib import Path
+import numpy as np
+from binpoint.backends.kernel import KernelExponents, KernelParameters, KernelSpec, Relu, TensorSpec, Widen
+from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
+
+backend = TensorExpressionBackend(cache=Path(sys.argv[1]))
+tensor = TensorSpec(5, 2, 2, 8)
+kernel = backend.prepare(KernelSpec("relu", Widen(), (tensor,), tensor, Relu()), KernelParameters())
+mantissas = np.arange(-10, 10).reshape(1, 5, 2, 2)
+sample = np.ones((1, 5), np.bool_)
+result = kernel([backend.upload(mantissas, tensor)], KernelExponents((0,), 0), sample=sample)
+assert (backend.download(result.output) == np.maximum(mantissas, 0)).all()
+assert result.statistics.msb_max == 3
+print(backend.compiler.generated, "tvm" in sys.modules)
+"""
+
+
+def test_a_second_process_needs_no_compiler(tmp_path: Path) -> None:
+    """What one process compiled another one loads, without importing TVM; damaged code is compiled again."""
+
+    def run() -> str:
+        command = [sys.executable, "-c", RUN, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert run() == "2 True"
+    assert run() == "0 False"
+    entry = entries(tmp_path)[0]
+    entry.write_bytes(entry.read_bytes()[:-1] + b"?")
+    assert run() == "1 True"
