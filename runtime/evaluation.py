@@ -1,0 +1,153 @@
+"""Running a whole data set: in fixed point with outputs, accuracy and time, and in floating point for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from binpoint.backends.float_reference import run_float
+from binpoint.backends.program import Program
+from binpoint.runtime.artifact import Artifact
+from binpoint.runtime.data import Samples
+from binpoint.runtime.session import Session
+from binpoint.support.diagnostics import user_error
+
+Advance = Callable[[int], None]
+"""Called with the number of images after each mini-batch."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a fixed-point run over a data set gave.
+
+    Attributes:
+        samples: how many images ran.
+        correct: how many got the class of their label, None without labels or classes.
+        seconds: of fixed-point inference alone, without loading, calibration and compiling.
+        outputs: float32 outputs by name, a vector (N, C), another map (N, C, H, W); empty where not kept.
+    """
+
+    samples: int
+    correct: int | None
+    seconds: float
+    outputs: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of images that got the right class, 0 to 1."""
+        return None if self.correct is None else self.correct / self.samples
+
+    @property
+    def images_per_second(self) -> float:
+        """Throughput of the fixed-point inference."""
+        return self.samples / self.seconds
+
+
+def class_output(program: Program) -> str | None:
+    """The output that holds a score for each class: the first one that is a vector; None if there is none."""
+    shapes = {call.spec.name: call.spec.output for call in program.calls}
+    vectors = (name for name in program.outputs if name in shapes and shapes[name].shape[1:] == (1, 1))
+    return next(vectors, None)
+
+
+def evaluate(
+    program: Program,
+    session: Session,
+    samples: Samples,
+    batch: int,
+    *,
+    keep_outputs: bool = False,
+    warm_up: bool = False,
+    advance: Advance | None = None,
+) -> Evaluation:
+    """Run all samples through a session, `batch` at a time.
+
+    Args:
+        program: what the session runs.
+        session: a fresh session.
+        samples: the data.
+        batch: images a mini-batch; the last one may be smaller.
+        keep_outputs: whether to return the outputs, which takes their memory.
+        warm_up: whether to run the first mini-batch once ahead of all, so that no time goes into compiling kernels.
+        advance: called after each mini-batch.
+
+    Raises:
+        UserError: a file cannot be read, or a label is no class of the network.
+    """
+    scored = _scored_output(program, samples)
+    kept: dict[str, list[NDArray[np.float32]]] = {name: [] for name in program.outputs if keep_outputs}
+    correct, seconds = 0, 0.0
+    for part in samples.batches(batch):
+        if warm_up and part.first == 0:
+            session.warm_up(part.inputs)
+        result = session.run(part.inputs)
+        seconds += result.seconds
+        for name, outputs in kept.items():
+            outputs.append(_flat(result.outputs[name].values))
+        if scored is not None and part.labels is not None:
+            correct += _count_correct(result.outputs[scored].mantissas, part.labels)
+        if advance is not None:
+            advance(len(part))
+    return Evaluation(
+        samples=len(samples),
+        correct=None if scored is None else correct,
+        seconds=seconds,
+        outputs={name: np.concatenate(outputs) for name, outputs in kept.items()},
+    )
+
+
+def float_accuracy(artifact: Artifact, samples: Samples, batch: int, advance: Advance | None = None) -> float | None:
+    """The share of images that the float network gives their class, 0 to 1; None without labels or classes.
+
+    Runs apart from `evaluate`: the threads of float kernels would take time from those of fixed-point kernels.
+    """
+    scored = _scored_output(artifact.program, samples)
+    if scored is None:
+        return None
+    correct = 0
+    for part in samples.batches(batch):
+        scores = run_float(artifact.program, artifact.floats, part.inputs, keep=[scored])[scored]
+        if part.labels is not None:
+            correct += _count_correct(scores, part.labels)
+        if advance is not None:
+            advance(len(part))
+    return correct / len(samples)
+
+
+def top_classes(scores: NDArray[np.float32], count: int) -> list[tuple[int, float]]:
+    """The classes of the highest scores of one sample (C,), highest first; equal scores in the order of classes."""
+    order = np.argsort(-scores, kind="stable")[:count]
+    return [(int(index), float(scores[index])) for index in order]
+
+
+def _count_correct(scores: NDArray[Any], labels: NDArray[np.int64]) -> int:
+    """How many samples have their highest score at their label; of equal scores the first counts."""
+    return int(np.count_nonzero(scores.reshape(len(scores), -1).argmax(axis=1) == labels))
+
+
+def _scored_output(program: Program, samples: Samples) -> str | None:
+    """The output whose scores the labels belong to, None where one of them is missing."""
+    output = None if samples.labels is None else class_output(program)
+    if output is None or samples.labels is None:
+        return None
+    classes = next(call.spec.output.channels for call in program.calls if call.spec.name == output)
+    highest = int(samples.labels[: len(samples)].max())
+    if highest >= classes:
+        raise user_error(
+            "unknown-class",
+            f'the data has labels that the network output "{output}" has no class for',
+            found=f"label {highest}",
+            expected=f"0 to {classes - 1}",
+        )
+    return output
+
+
+def _flat(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """As float32, infinite past its range; a vector without height and width."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    return single[:, :, 0, 0] if single.shape[2:] == (1, 1) else single
