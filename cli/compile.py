@@ -1,0 +1,161 @@
+"""`binpoint compile`: compile a network for a target into a .bpz artifact."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from binpoint.cli.schedule_options import count
+
+if TYPE_CHECKING:
+    from binpoint.compiler.network import NetworkGraph
+    from binpoint.compiler.parameters import Parameters
+    from binpoint.compiler.pass_runner import Timing, Watcher
+    from binpoint.compiler.pipeline import Compilation
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("network", type=Path, metavar="NET", help="a .bp network, or an .onnx model")
+    parser.add_argument("-t", "--target", required=True, help="a shipped target (see `targets list`) or a .toml file")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT.bpz", help="the artifact to write")
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE", help="a safetensors file (default: the one that the network names)"
+    )
+    parser.add_argument(
+        "--seed", type=_natural, default=0, metavar="S", help="draws the weights where there is no file (default 0)"
+    )
+    parser.add_argument("--batch", type=count, metavar="N", help="images of a mini-batch (default 64)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="numeric.activations=16, layer.conv1.rounding=floor or target.array.pes=256; may be repeated",
+    )
+    parser.add_argument("--use", type=Path, metavar="FILE", help="check and obey an edited schedule")
+    inside = parser.add_argument_group("looking inside")
+    inside.add_argument(
+        "--dump-dir", type=Path, metavar="DIR", help="write the IR after each pass, the schedule and the times"
+    )
+    inside.add_argument("--print-ir-after-all", action="store_true", help="print the IR after each pass on stderr")
+    inside.add_argument(
+        "--emit", nargs=2, metavar=("{tir,llvm,c}", "DIR"), help="write the generated kernels, a file each"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile, write, print what came out."""
+    from binpoint.cli.compile_report import facts, print_report
+    from binpoint.cli.output import print_json
+    from binpoint.compiler.dump import DumpDirectory
+    from binpoint.compiler.pipeline import CompileOptions, compile_network
+    from binpoint.compiler.settings import apply_settings, parse_settings
+    from binpoint.support.target_file import load_target
+
+    clock = _Clock()
+    _check_options(arguments)
+    settings = parse_settings(arguments.set)
+    target = load_target(arguments.target)
+    network, parameters = clock.timed("network", "read-network", lambda: _read_network(arguments))
+    network, target = apply_settings(network, target, settings)
+    drawn = parameters is None and arguments.weights is None and network.weights is None
+    if parameters is None:
+        parameters = clock.timed("parameters", "read-parameters", lambda: _read_parameters(network, arguments))
+    dump = None if arguments.dump_dir is None else DumpDirectory(arguments.dump_dir)
+    options = CompileOptions(arguments.batch, arguments.use, _watcher(dump, arguments.print_ir_after_all))
+    compilation = compile_network(network, parameters, target, options)
+    clock.timings += compilation.timings
+    if arguments.emit is not None:
+        clock.timed("kernels", "emit", lambda: _emit(compilation, *arguments.emit))
+    if arguments.output is not None:
+        clock.timed("artifact", "write-artifact", lambda: _write(arguments.output, compilation))
+    if dump is not None:
+        dump.write_times(clock.timings)
+    report = facts(compilation, clock.timings, arguments.output, arguments.seed if drawn else None)
+    if arguments.json:
+        print_json(report)
+    else:
+        print_report(report)
+    for warning in report["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+    return 0
+
+
+def _natural(text: str) -> int:
+    """An option's value as a whole number, at least 0."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
+    return value
+
+
+class _Clock:
+    """Keeps the time of what this verb does itself."""
+
+    def __init__(self) -> None:
+        self.timings: list[Timing] = []
+
+    def timed(self, stage: str, step: str, work: Callable[[], Any]) -> Any:
+        from binpoint.compiler.pass_runner import Timing
+
+        start = time.perf_counter()
+        result = work()
+        self.timings.append(Timing(stage, step, time.perf_counter() - start))
+        return result
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot be done before anything is read."""
+    from binpoint.support.diagnostics import user_error
+
+    if not (arguments.output or arguments.emit or arguments.dump_dir or arguments.print_ir_after_all):
+        expected = "-o OUT.bpz, --dump-dir, --emit or --print-ir-after-all"
+        raise user_error("nothing-to-write", "the compiler is asked to write nothing", expected=expected)
+
+
+def _read_network(arguments: argparse.Namespace) -> tuple[NetworkGraph, Parameters | None]:
+    """The network and, from a model that holds them, its parameters."""
+    from binpoint.compiler.frontends.dsl.parser import parse_network
+
+    if arguments.network.suffix.lower() == ".onnx":
+        from binpoint.compiler.frontends.onnx.importer import import_onnx
+
+        network, parameters = import_onnx(arguments.network)
+        return network, None if arguments.weights is not None else parameters
+    return parse_network(arguments.network), None
+
+
+def _read_parameters(network: NetworkGraph, arguments: argparse.Namespace) -> Parameters:
+    from binpoint.compiler.parameters import load_parameters
+
+    return load_parameters(network, arguments.weights, arguments.seed)
+
+
+def _watcher(dump: Watcher | None, print_ir: bool) -> Watcher | None:
+    """Who looks at what passes leave: the dump, standard error, both or nobody."""
+
+    def watch(name: str, text: Callable[[], str]) -> None:
+        if dump is not None:
+            dump(name, text)
+        if print_ir and name.endswith(".mlir"):
+            print(f"// --- after {name.removesuffix('.mlir')} ---\n{text()}", file=sys.stderr)
+
+    return watch if print_ir or dump is not None else None
+
+
+def _emit(compilation: Compilation, form: str, directory: str) -> None:
+    from binpoint.backends.tensor_expression.emit import emit
+
+    emit(compilation.program, form, Path(directory))
+
+
+def _write(path: Path, compilation: Compilation) -> None:
+    from binpoint.runtime.artifact import write_artifact
+
+    write_artifact(path, compilation.artifact())

@@ -1,0 +1,171 @@
+"""`binpoint inspect`: print what is in an artifact."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from binpoint.backends.kernel import TensorSpec
+    from binpoint.backends.program import KernelCall, ProgramInput
+    from binpoint.runtime.artifact import Artifact
+    from binpoint.runtime.manifest import Manifest
+
+HASH_DIGITS = 12
+"""How many digits of a hash the tables show."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("artifact", type=Path, metavar="FILE.bpz", help="what `binpoint compile` wrote")
+    parser.add_argument("--ir", action="store_true", help="print the network's IR")
+    parser.add_argument("--json", action="store_true", help="print one JSON document; with --ir, the IR in it")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check the artifact and print what it holds."""
+    from binpoint.cli.output import print_json
+    from binpoint.runtime.artifact import read_artifact_with_manifest
+
+    artifact, manifest = read_artifact_with_manifest(arguments.artifact)
+    if arguments.json:
+        print_json({**_facts(artifact, manifest), **({"ir": artifact.ir} if arguments.ir else {})})
+    elif arguments.ir:
+        print(artifact.ir, end="")
+    else:
+        _print(_facts(artifact, manifest))
+    return 0
+
+
+def _facts(artifact: Artifact, manifest: Manifest) -> dict[str, Any]:
+    """Everything that is shown, as JSON values."""
+    program, schedule = artifact.program, artifact.schedule
+    return {
+        "network": program.name,
+        "target": artifact.target.name,
+        "pes": artifact.target.pes,
+        "batch": artifact.batch,
+        "policy": list(manifest.policy),
+        "format_version": manifest.format_version,
+        "binpoint_version": manifest.binpoint_version,
+        "inputs": [_input_facts(declared, artifact) for declared in program.inputs],
+        "outputs": list(program.outputs),
+        "kernels": [_kernel_facts(call, artifact) for call in program.calls],
+        "parameters": _parameter_facts(artifact),
+        "edited_schedule": None if schedule is None else [layer.layer for layer in schedule.layers],
+        "sha256": dict(manifest.hashes),
+    }
+
+
+def _input_facts(declared: ProgramInput, artifact: Artifact) -> dict[str, Any]:
+    return {
+        "name": declared.name,
+        **_tensor_facts(declared.tensor),
+        "exponent": artifact.exponents.get(declared.name),
+        "scale": str(declared.scale),
+        "mean": [str(value) for value in declared.mean],
+        "deviation": [str(value) for value in declared.deviation],
+    }
+
+
+def _kernel_facts(call: KernelCall, artifact: Artifact) -> dict[str, Any]:
+    """One kernel; what belongs to accumulating and quantising is null for an exact one."""
+    spec = call.spec
+    accumulator = None if spec.exact else spec.accumulator
+    return {
+        "name": spec.name,
+        "operation": _describe(spec.operation),
+        "activation": None if spec.activation is None else _describe(spec.activation),
+        "layers": list(call.fused),
+        "inputs": list(call.inputs),
+        "input_shapes": [list(tensor.shape) for tensor in spec.inputs],
+        **_tensor_facts(spec.output),
+        "exponent": artifact.exponents.get(spec.name),
+        "accumulator_bits": None if accumulator is None else accumulator.bits,
+        "can_overflow": None if accumulator is None else accumulator.can_overflow,
+        "rounding": None if spec.exact else str(spec.rounding),
+        "statistics": spec.statistics,
+    }
+
+
+def _tensor_facts(tensor: TensorSpec) -> dict[str, Any]:
+    return {"shape": list(tensor.shape), "bits": tensor.bits}
+
+
+def _parameter_facts(artifact: Artifact) -> list[dict[str, Any]]:
+    from binpoint.runtime.parameters import parameter_specs
+
+    return [
+        {
+            "name": name,
+            "shape": list(spec.shape),
+            "bits": spec.bits,
+            "exponent": artifact.exponents[name],
+            "bytes": artifact.mantissas[name].nbytes,
+        }
+        for name, spec in parameter_specs(artifact.program).items()
+    ]
+
+
+def _describe(part: Any) -> str:
+    """An operation or activation in words: its kind and what differs from the defaults."""
+    facts = [
+        f"{field.name.replace('_', ' ')} {_short(getattr(part, field.name))}"
+        for field in fields(part)
+        if field.default is MISSING or getattr(part, field.name) != field.default
+    ]
+    return " ".join([_kind(part), ", ".join(facts)]).strip()
+
+
+def _kind(part: Any) -> str:
+    """LeakyRelu as leaky relu."""
+    name = type(part).__name__
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "x".join(map(str, value)) if len(value) == 2 else ",".join(map(str, value))
+    return str(value)
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from binpoint.cli.output import print_table
+
+    print(
+        f"{facts['network']} for {facts['target']} ({facts['pes']} PEs), {facts['batch']} images a mini-batch; "
+        f"written by binpoint {facts['binpoint_version']}, format {facts['format_version']}"
+    )
+    print(f"exponents by {'; '.join(facts['policy'])}")
+    if facts["edited_schedule"] is not None:
+        print(f"edited schedule of {', '.join(facts['edited_schedule'])}")
+    inputs = [
+        (each["name"], "input", _shape(each), f"{each['bits']}b", each["exponent"], "") for each in facts["inputs"]
+    ]
+    kernels = [_kernel_row(each) for each in facts["kernels"]]
+    columns = ("kernel", "operation", "output", "width", "exponent", "accumulator")
+    print_table(None, columns, [*inputs, *kernels])
+    rows = [
+        (each["name"], _shape(each), f"{each['bits']}b", each["exponent"], each["bytes"])
+        for each in facts["parameters"]
+    ]
+    total = sum(each["bytes"] for each in facts["parameters"])
+    print_table(f"parameters: {total} bytes", ("parameter", "shape", "width", "exponent", "bytes"), rows)
+    hashes = [(name, digest[:HASH_DIGITS]) for name, digest in facts["sha256"].items()]
+    print_table(None, ("member", "sha256"), hashes)
+
+
+def _kernel_row(kernel: dict[str, Any]) -> tuple[Any, ...]:
+    operation = (
+        kernel["operation"] if kernel["activation"] is None else f"{kernel['operation']} + {kernel['activation']}"
+    )
+    accumulator = None
+    if kernel["accumulator_bits"] is not None:
+        accumulator = f"{kernel['accumulator_bits']}b{', can overflow' if kernel['can_overflow'] else ''}"
+    return kernel["name"], operation, _shape(kernel), f"{kernel['bits']}b", kernel["exponent"], accumulator
+
+
+def _shape(facts: dict[str, Any]) -> str:
+    return "x".join(map(str, facts["shape"]))

@@ -1,0 +1,185 @@
+"""`binpoint run`: run an artifact on data, bit-exactly, and report accuracy, exponents and throughput."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from binpoint.cli.schedule_options import count
+
+if TYPE_CHECKING:
+    from binpoint.backends.kernel import Backend
+    from binpoint.runtime.artifact import Artifact
+    from binpoint.runtime.controllers import Controller
+    from binpoint.runtime.data import Samples
+    from binpoint.runtime.execution import Executor
+
+ARRAY, ARRAYS = ".npy", ".npz"
+"""The formats of outputs: one array, or one for each output of the network."""
+
+SHOWN_SAMPLES = 16
+"""Up to so many samples without labels are shown one by one."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("artifact", type=Path, metavar="FILE.bpz", help="what `binpoint compile` wrote")
+    data = parser.add_mutually_exclusive_group(required=True)
+    data.add_argument(
+        "--data", metavar="DATA", help="mnist:DIR (test set), mnist:DIR#train, a .npz file, or a folder of images"
+    )
+    data.add_argument("--input", nargs="+", metavar="FILE", help="one .npy file or image files; NAME=FILE for an input")
+    parser.add_argument("--batch", type=count, metavar="N", help="images of a mini-batch (default: as compiled)")
+    parser.add_argument("--limit", type=count, metavar="N", help="only the first N images")
+    parser.add_argument("--resize", action="store_true", help="scale image files to the network's input")
+    parser.add_argument(
+        "--exponents",
+        choices=("fixed", "statistics"),
+        default="fixed",
+        help="keep the first exponents (default), or let them follow statistics, one mini-batch late",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of stochastic rounding (default 0)")
+    parser.add_argument(
+        "--backend", choices=("te", "oracle"), default="te", help="compiled kernels (default), or the reference"
+    )
+    parser.add_argument("--threads", type=count, metavar="T", help="threads of compiled kernels (default: all cores)")
+    parser.add_argument("--literal", action="store_true", help="execute round by round and PE by PE; slow")
+    parser.add_argument("--no-statistics", action="store_true", help="let no PE take statistics; faster")
+    parser.add_argument("--no-float", action="store_true", help="do not run the float network beside")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the output as .npy, or all outputs as .npz")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the artifact and print what came out."""
+    from binpoint.cli.output import print_json, progress
+    from binpoint.cli.run_report import Report, facts, print_report, print_samples, warnings
+    from binpoint.runtime.artifact import read_artifact
+    from binpoint.runtime.evaluation import evaluate, float_accuracy
+    from binpoint.runtime.session import Session
+
+    _check_options(arguments)
+    artifact = read_artifact(arguments.artifact)
+    _check_output(arguments.output, artifact.program.outputs)
+    samples = _load(arguments, artifact)
+    controller = _controller(arguments.exponents, artifact)
+    backend = _backend(arguments)
+    executor = _executor(backend, artifact, literal=arguments.literal)
+    session = Session(artifact, executor, controller, seed=arguments.seed, statistics=not arguments.no_statistics)
+    batch = arguments.batch or artifact.batch
+    show = samples.labels is None and len(samples) <= SHOWN_SAMPLES and not arguments.json
+    with progress("fixed point", len(samples)) as advance:
+        evaluation = evaluate(
+            artifact.program,
+            session,
+            samples,
+            batch,
+            keep_outputs=show or arguments.output is not None,
+            warm_up=not arguments.literal,
+            advance=advance,
+        )
+    if arguments.output is not None:
+        _write_outputs(arguments.output, evaluation.outputs)
+    beside = None
+    if samples.labels is not None and not arguments.no_float:
+        with progress("floating point", len(samples)) as advance:
+            beside = float_accuracy(artifact, samples, batch, advance)
+    report = Report(artifact, session, evaluation, beside, batch, backend.name, arguments.threads)
+    if arguments.json:
+        print_json(facts(report))
+    else:
+        print_report(report)
+    if show:
+        print_samples(evaluation.outputs, samples.names)
+    for warning in warnings(report, labelled=samples.labels is not None):
+        print(f"warning: {warning}", file=sys.stderr)
+    return 0
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that contradict each other, all at once."""
+    from binpoint.support.diagnostics import Collector, Diagnostic
+
+    collector = Collector()
+    if arguments.no_statistics and arguments.exponents == "statistics":
+        message = "exponents cannot follow statistics that nobody takes"
+        found = "--exponents statistics --no-statistics"
+        collector.add(Diagnostic("contradicting-options", message, found=found))
+    if arguments.threads is not None and arguments.backend == "oracle":
+        message, hint = "the oracle has one thread", "leave --threads away, or use --backend te"
+        found = "--backend oracle --threads"
+        collector.add(Diagnostic("contradicting-options", message, found=found, hint=hint))
+    collector.raise_any()
+
+
+def _check_output(path: Path | None, outputs: tuple[str, ...]) -> None:
+    """Refuse a file that could not hold the outputs, before anything is computed."""
+    from binpoint.support.diagnostics import Location, user_error
+
+    if path is None:
+        return
+    suffix = path.suffix.lower()
+    if suffix not in (ARRAY, ARRAYS):
+        expected = f"a name that ends in {ARRAY} or {ARRAYS}"
+        raise user_error("unknown-format", "outputs are NumPy files", found=path, expected=expected)
+    if suffix == ARRAY and len(outputs) > 1:
+        raise user_error(
+            "several-outputs",
+            f"a {ARRAY} file holds one array, and the network has {len(outputs)} outputs",
+            location=Location(str(path)),
+            found=", ".join(outputs),
+            hint=f"write a {ARRAYS} file",
+        )
+    if not path.parent.is_dir():
+        raise user_error("unwritable-file", "there is no such folder", location=Location(str(path.parent)))
+
+
+def _load(arguments: argparse.Namespace, artifact: Artifact) -> Samples:
+    from binpoint.runtime.data import load_data, load_inputs
+
+    inputs = artifact.program.inputs
+    if arguments.data is not None:
+        samples = load_data(arguments.data, inputs, resize=arguments.resize)
+    else:
+        samples = load_inputs(arguments.input, inputs, resize=arguments.resize)
+    return samples.limited(arguments.limit)
+
+
+def _controller(name: str, artifact: Artifact) -> Controller:
+    from binpoint.runtime.controllers import FixedController, StatisticsController
+
+    if name == StatisticsController.name:
+        return StatisticsController(artifact.program, artifact.floats, artifact.exponents, artifact.target)
+    return FixedController(artifact.program, artifact.floats, artifact.exponents)
+
+
+def _backend(arguments: argparse.Namespace) -> Backend:
+    if arguments.backend == "oracle":
+        from binpoint.backends.oracle.backend import OracleBackend
+
+        return OracleBackend()
+    from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
+
+    return TensorExpressionBackend(threads=arguments.threads)
+
+
+def _executor(backend: Backend, artifact: Artifact, *, literal: bool) -> Executor:
+    from binpoint.runtime.execution import LayerExecutor
+    from binpoint.runtime.literal import LiteralExecutor
+
+    if literal:
+        return LiteralExecutor(backend, artifact.program, artifact.mantissas, artifact.target.tile)
+    return LayerExecutor(backend, artifact.program, artifact.mantissas)
+
+
+def _write_outputs(path: Path, outputs: Mapping[str, Any]) -> None:
+    """Write one array, or each under the name of its output; the same values give the same bytes."""
+    from binpoint.runtime.archive import pack
+    from binpoint.runtime.arrays import npy_bytes
+    from binpoint.support.files import write_atomically
+
+    members = {f"{name}{ARRAY}": npy_bytes(values) for name, values in outputs.items()}
+    write_atomically(path, pack(members) if path.suffix.lower() == ARRAYS else next(iter(members.values())))
