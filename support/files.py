@@ -13,7 +13,7 @@ def read_bytes(path: Path, what: str) -> bytes:
     """The file's bytes. `what` names the kind of file in the error, e.g. "network file"."""
     try:
         return path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise _os_error(error, path, f"cannot read the {what}", "unreadable-file") from None
 
 
@@ -36,11 +36,15 @@ def read_text(path: Path, what: str) -> str:
 def write_atomically(path: Path, data: bytes | str) -> None:
     """Write the whole file or nothing: a temporary sibling is renamed over the target.
 
-    An interrupted or failed write leaves an existing file as it was. Raises UserError.
+    An interrupted or failed write leaves an existing file as it was. What is no file but can be written, such as
+    /dev/null or a pipe, is written in place. Raises UserError.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
     temporary: str | None = None
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
@@ -64,8 +68,9 @@ def make_directory(path: Path) -> None:
         raise _os_error(error, path, "cannot create the directory", "unwritable-file") from None
 
 
-def _os_error(error: OSError, path: Path, message: str, code: str) -> UserError:
-    return user_error(code, message, location=Location(str(path)), found=error.strerror or str(error))
+def _os_error(error: OSError | ValueError, path: Path, message: str, code: str) -> UserError:
+    found = getattr(error, "strerror", None) or str(error)
+    return user_error(code, message, location=Location(str(path)), found=found)
 
 
 def _umask() -> int:

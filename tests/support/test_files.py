@@ -52,6 +52,23 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
+def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(path, "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert path.is_fifo()
+
+
+def test_a_directory_is_not_written_over(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unwritable-file"):
+        write_atomically(tmp_path, "text")
+
+
 def test_a_write_into_a_missing_directory_is_a_diagnostic(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unwritable-file"):
         write_atomically(tmp_path / "none" / "out.txt", "text")
