@@ -44,7 +44,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.test
-	$(BIN)/mypy -p binpoint
+	$(BIN)/mypy $(patsubst %,-p binpoint.%,$(notdir $(PACKAGES)))
 
 tests: $(VENV)/.test
 	$(BIN)/pytest -n 2
