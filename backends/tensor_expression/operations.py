@@ -134,6 +134,8 @@ def define(plan: KernelPlan, part: Part, sources: Sequence[Source], operands: Op
             return _resize(spec, part, source)
         case Reshape():
             return _reshape(spec, part, source)
+        case _:
+            raise ValueError(f"no kernel is defined for {type(spec.operation).__name__}")
 
 
 def _convolution(

@@ -91,8 +91,12 @@ def instructions_per_result(tiling: ConvolutionTiling, container: Container) -> 
 
 
 def _tiles(output: TensorSpec, groups: int, split: bool) -> Iterator[RegisterTile]:
-    """The tiles that fit the registers, and whose vectors belong to one group."""
+    """The tiles that fit the registers, and whose vectors belong to one group.
+
+    Tiles are whole channel blocks of the output or even parts of one: the schedule stores no others correctly.
+    """
     group_vectors = output.channels // groups // LANES
+    block_vectors = feature_map_layout(output).block // LANES
     for images, rows, columns, vectors in product(
         (1, SINGLE_PIXEL_IMAGES) if output.height * output.width == 1 else (1,),
         range(1, min(output.height, REGISTERS) + 1),
@@ -101,7 +105,8 @@ def _tiles(output: TensorSpec, groups: int, split: bool) -> Iterator[RegisterTil
     ):
         tile = RegisterTile(images, rows, columns, vectors)
         one_group = groups == 1 or group_vectors % vectors == 0
-        if one_group and _registers(tile, split) <= REGISTERS:
+        even = vectors % block_vectors == 0 or block_vectors % vectors == 0
+        if one_group and even and _registers(tile, split) <= REGISTERS:
             yield tile
 
 

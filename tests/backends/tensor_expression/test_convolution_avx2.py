@@ -88,6 +88,7 @@ SHAPES = {
     "all-padding": Shape((16, 2, 2), 16, (1, 1), padding=(2, 2, 2, 2)),
     "whole-map": Shape((16, 5, 5), 120, (5, 5), batch=3),
     "linear": Shape((100, 1, 1), 10, batch=5),
+    "linear-three-blocks": Shape((20, 1, 1), 48),
     "linear-wide": Shape((33, 1, 1), 70, batch=1),
     "several-calls": Shape((64, 30, 30), 16, (3, 3), padding=(1, 1, 1, 1), batch=5),
 }
