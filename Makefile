@@ -8,7 +8,7 @@ SOURCES  := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 .PHONY: demo test lint types tests bench wheel clean help
 
 help:
-	@echo "make demo    import, compile and run a real network on real digits; pictures in demo/"
+	@echo "make demo    import, compile and run a real network on real digits; a picture in demo/"
 	@echo "make test    lint, types and tests"
 	@echo "make bench   measure compile times and kernels, side by side"
 	@echo "make wheel   build the wheel into dist/"
@@ -35,7 +35,7 @@ demo: $(VENV)/.run
 	$(BIN)/binpoint compile demo/mnist-conv.bp -t dlu2048 -o demo/mnist-conv.bpz
 	$(BIN)/binpoint schedule demo/mnist-conv.bp -t dlu2048 --picture demo/schedule.png
 	$(BIN)/binpoint run demo/mnist-conv.bpz --data mnist:examples/data/mnist
-	@echo "pictures of the schedule: demo/schedule*.png"
+	@echo "picture of the schedule: demo/schedule.png"
 
 test: lint types tests
 
@@ -46,8 +46,9 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy $(patsubst %,-p binpoint.%,$(notdir $(PACKAGES)))
 
+# One test process a core: BLAS threads of their own would only spin against each other.
 tests: $(VENV)/.test
-	$(BIN)/pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 bench: $(VENV)/.test
 	$(BIN)/python bench/startup.py
