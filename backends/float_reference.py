@@ -67,11 +67,13 @@ def run_float(
     images = len(next(iter(inputs.values())))
     chunks: dict[str, list[FloatArray]] = {name: [] for name in kept}
     step = max(1, CHUNK_ELEMENTS // max(_elements_an_image(call.spec) for call in program.calls))
-    for start in range(0, max(images, 1), step):
-        chunk = {name: np.asarray(values[start : start + step], dtype=dtype) for name, values in inputs.items()}
-        for name, values in _run_chunk(program, typed, chunk):
-            if name in kept:
-                chunks[name].append(values)
+    # Numbers past the type's range become infinite; what that means is for the caller to say.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, max(images, 1), step):
+            chunk = {name: np.asarray(values[start : start + step], dtype=dtype) for name, values in inputs.items()}
+            for name, values in _run_chunk(program, typed, chunk):
+                if name in kept:
+                    chunks[name].append(values)
     return {name: np.concatenate(parts) for name, parts in chunks.items()}
 
 
@@ -93,13 +95,14 @@ def _run_chunk(
 
 def _run_call(call: KernelCall, parameters: Mapping[str, FloatArray], inputs: Sequence[FloatArray]) -> FloatArray:
     weight = None if call.weight is None else parameters[call.weight]
-    values = _operate(call.spec, inputs, weight)
+    values = operate(call.spec, inputs, weight)
     if call.bias is not None:
         values = values + parameters[call.bias].reshape(1, -1, 1, 1)
-    return _activate(call.spec.activation, values)
+    return activate(call.spec.activation, values)
 
 
-def _operate(spec: KernelSpec, inputs: Sequence[FloatArray], weight: FloatArray | None) -> FloatArray:
+def operate(spec: KernelSpec, inputs: Sequence[FloatArray], weight: FloatArray | None = None) -> FloatArray:
+    """What a kernel of inference computes before bias and activation."""
     first = inputs[0]
     match spec.operation:
         case Convolution() as convolution:
@@ -145,26 +148,32 @@ def _convolution(convolution: Convolution, images: FloatArray, weight: FloatArra
 
 
 def _average_pool(pool: AveragePool, images: FloatArray) -> FloatArray:
+    """The mean of each window."""
     sums = combine(windows(images, pool.kernel, pool.stride, pool.padding), np.add)
-    if pool.include_padding:
-        return np.asarray(sums / (pool.kernel[0] * pool.kernel[1]))
-    counts = window_counts((images.shape[2], images.shape[3]), pool.kernel, pool.stride, pool.padding)
-    return np.asarray(sums / counts.astype(images.dtype))
+    return np.asarray(sums / divisors(pool, (images.shape[2], images.shape[3])).astype(images.dtype))
 
 
-def _activate(activation: Activation | None, values: FloatArray) -> FloatArray:
+def divisors(pool: AveragePool, size: tuple[int, int]) -> NDArray[np.int64]:
+    """What each window of an H x W map divides by, (H_out, W_out)."""
+    counts = window_counts(size, pool.kernel, pool.stride, pool.padding)
+    return np.full_like(counts, pool.kernel[0] * pool.kernel[1]) if pool.include_padding else counts
+
+
+def activate(activation: Activation | None, values: FloatArray) -> FloatArray:
+    """The activation of a kernel, with its constants."""
     match activation:
         case None:
             return values
         case Relu():
             return np.maximum(values, 0)
         case Clip(limit):
-            return np.clip(values, 0, _real(limit))
+            return np.clip(values, 0, real(limit))
         case LeakyRelu(slope):
-            return np.where(values >= 0, values, values * values.dtype.type(_real(slope)))
+            return np.where(values >= 0, values, values * values.dtype.type(real(slope)))
 
 
-def _real(constant: FixedConstant) -> float:
+def real(constant: FixedConstant) -> float:
+    """The number that a constant stands for."""
     return float(np.ldexp(constant.multiplier, -constant.fraction_bits))
 
 

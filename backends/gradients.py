@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from binpoint.backends.kernel import AveragePool, Convolution, MaxPool, TensorSpec
+from binpoint.backends.kernel import AveragePool, Convolution, KernelSpec, MaxPool, TensorSpec
 from binpoint.support.numeric import FixedConstant
 
 
@@ -90,7 +90,11 @@ class ClipGradient:
 
 @dataclass(frozen=True)
 class LeakyReluGradient:
-    """Reads (y, dy): dy where y >= 0, else slope * dy, exact: the result has slope.fraction_bits more fraction bits."""
+    """Reads (y, dy): dy where the stored output y >= 0, else slope * dy.
+
+    dy is the accumulator; the scaling is that of the activation, exact and past the accumulator's width too: the
+    result has slope.fraction_bits more fraction bits.
+    """
 
     slope: FixedConstant
     exact: ClassVar[bool] = False
@@ -98,9 +102,10 @@ class LeakyReluGradient:
 
 @dataclass(frozen=True)
 class SigmoidGradient:
-    """Reads (y, dy): dy * y * (1 - y), exact at e_dy + 2 * e_y.
+    """Reads (y, dy): dy times y * (1 - y), which a table gives for each mantissa of y.
 
-    One in units of y is 2^-e_y; where e_y > 0, y has no fraction and the product is taken as 0.
+    The table (`tables.sigmoid_gradient_table`) has as many fraction bits as cannot overflow the accumulator, see
+    `sigmoid_gradient_fraction_bits`; e_acc = e_dy - fraction bits.
     """
 
     exact: ClassVar[bool] = False
@@ -119,7 +124,8 @@ class ChannelAffine:
     """sum_i coefficient_i[c] * x_i + constant[c]: batch norm of training, forward (one input) and backward (two).
 
     The coefficients are the weight (inputs, C, 1, 1) at one exponent, the constants the bias (C,). The products are
-    aligned to e_acc = the finest e_x_i + e_w as the operands of `Add` are, with weight_bits more bits.
+    aligned to e_acc = the finest e_x_i + e_w as the operands of `Add` are, with weight_bits more bits. Then bias,
+    activation and the rest as in a convolution.
     """
 
     weight_bits: int
@@ -143,21 +149,47 @@ GradientOperation = (
 )
 
 
+PARAMETER_GRADIENTS = (ConvolutionWeightGradient, BiasGradient)
+"""The operations that sum over images: the rows of their results are output channels."""
+
+
+def result_rows(spec: KernelSpec, batch: int) -> int:
+    """The rows of a kernel's result, N of (N, C, H, W): the images, or the output channels K of a parameter's gradient.
+
+    Data gradients and all operations of inference have one row an image; gradients of weights and biases, one an
+    output channel of the layer, as many as dy has channels.
+    """
+    return spec.inputs[-1].channels if isinstance(spec.operation, PARAMETER_GRADIENTS) else batch
+
+
+def sigmoid_gradient_fraction_bits(spec: KernelSpec) -> int:
+    """Fraction bits of the table of y * (1 - y) <= 1/4: 30, or fewer so that dy times it fits the accumulator."""
+    return min(30, spec.accumulator.bits - spec.inputs[1].bits + 1)
+
+
 @dataclass(frozen=True)
 class UpdateSpec:
     """One step of SGD for one parameter tensor, on mantissas (masters w, velocity v, gradient g), elementwise.
 
-    v' = quantise(momentum * v + g + decay * w), w' = quantise(w - rate * v'), and the working copy of the next
-    mini-batch = quantise(w'). Without momentum there is no velocity: v' is the exact sum g + decay * w, not rounded.
-    Each sum is exact at the finest exponent of its terms, no finer than an accumulator of 63 bits allows (aligned as
-    the operands of `Add`), then rounded once. Every constant is m * 2^-k; the learning rate is an exact fixed-point
-    number and comes at run time (the schedule moves it).
+    With momentum v' = quantise(momentum * v + g + decay * w) and w' = quantise(w + (-rate) * v'); without, there is no
+    velocity and w' = quantise(w + (-rate) * g + (-rate * decay) * w). The working copy of the next mini-batch is
+    quantise(w').
+
+    The products are exact. The terms of a sum meet at the finest of their exponents, unless the coarsest would then
+    leave an accumulator of 63 bits:
+
+        e_acc = max(min e_i, max(e_i + b_i) + ceil(log2(number of terms)) + 1 - 63)
+
+    where term i has b_i bits, those of the tensor and of the constants' multipliers that scale it (16 for each).
+    Left shifts are exact, right shifts round as those of `Add`; the sum cannot overflow and is rounded once. Every
+    constant is m * 2^-k with 0 <= m < 2^16; the learning rate comes at run time (the schedule moves it).
     """
 
     name: str
     master_bits: int
     gradient_bits: int
     velocity_bits: int | None
+    """Width of the velocity, None without momentum."""
     working_bits: int
     momentum: FixedConstant | None = None
     decay: FixedConstant | None = None

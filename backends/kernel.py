@@ -207,7 +207,7 @@ class KernelParameters:
 
 @dataclass(frozen=True)
 class KernelExponents:
-    """The exponents of one call. `output` is ignored by exact operations, which keep the input's."""
+    """The exponents of one call. `output` is ignored by exact operations, which keep that of their last input."""
 
     inputs: tuple[int, ...]
     output: int

@@ -9,21 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fractions import Fraction
 
 from binpoint.backends.gradients import SumsSpec, UpdateSpec
 from binpoint.backends.program import KernelCall, ProgramInput
-from binpoint.support.numeric import TensorClass, TensorPolicy
-
-
-class Phase(StrEnum):
-    """The parts of a mini-batch (JP7367595B2 fig. 9): S4/S5, the loss, S6/S7, S8/S9."""
-
-    FORWARD = "forward"
-    LOSS = "loss"
-    BACKWARD = "backward"
-    UPDATE = "update"
+from binpoint.support.numeric import Rounding, TensorClass, TensorPolicy
+from binpoint.support.phases import Phase as Phase
 
 
 @dataclass(frozen=True)
@@ -101,10 +92,14 @@ class BatchNormBackwardStep:
 
 @dataclass(frozen=True)
 class UpdateStep:
-    """SGD on one parameter, on the accelerator: masters, velocity and the working copy of the next mini-batch."""
+    """SGD on one parameter, on the accelerator: masters, velocity and the working copy of the next mini-batch.
+
+    Reads `<parameter>.grad`; moves `<parameter>.master`, `<parameter>.velocity` (with momentum) and `<parameter>`.
+    """
 
     parameter: str
     spec: UpdateSpec
+    rounding: Rounding = Rounding.HALF_EVEN
 
 
 Step = KernelStep | SumsStep | LossStep | BatchNormForwardStep | BatchNormBackwardStep | UpdateStep
@@ -136,7 +131,7 @@ class TrainingProgram:
     `formats` has an entry for every tensor with an exponent of its own: inputs, results of kernels that quantise,
     gradients, working parameters (`conv1.weight`), masters (`conv1.weight.master`), velocities
     (`conv1.weight.velocity`), gradients of parameters, batch-norm coefficients. `logits` names what accuracy is
-    measured on.
+    measured on. `batch` is the number of images of a mini-batch, which the proofs of accumulators hold for.
     """
 
     name: str
@@ -145,3 +140,4 @@ class TrainingProgram:
     logits: str
     parameters: tuple[ParameterFormat, ...]
     formats: Mapping[str, TensorFormat] = field(default_factory=dict)
+    batch: int = 64

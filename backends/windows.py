@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 
 def windows(
@@ -28,6 +29,28 @@ def windows(
     return every[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
 
 
+def fold(
+    columns: NDArray[Any],
+    size: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int] = (1, 1),
+) -> NDArray[Any]:
+    """The adjoint of `windows`: elements of windows (N, C, H_out, W_out, R, S) added to where they came from.
+
+    Returns (N, C, H, W) with `size` = (H, W); what belongs to the padding is dropped.
+    """
+    top, left, bottom, right = padding
+    count, channels, height, width = columns.shape[:4]
+    padded = np.zeros((count, channels, top + size[0] + bottom, left + size[1] + right), dtype=columns.dtype)
+    for r, s in np.ndindex(columns.shape[4:]):
+        first_row, first_column = r * dilation[0], s * dilation[1]
+        last_row, last_column = first_row + stride[0] * (height - 1), first_column + stride[1] * (width - 1)
+        rows = slice(first_row, last_row + 1, stride[0])
+        padded[:, :, rows, first_column : last_column + 1 : stride[1]] += columns[..., r, s]
+    return padded[:, :, top : top + size[0], left : left + size[1]]
+
+
 def combine(view: NDArray[Any], operator: np.ufunc) -> NDArray[Any]:
     """The elements of each window combined by np.add or np.maximum: (N, C, H_out, W_out).
 
@@ -40,6 +63,21 @@ def combine(view: NDArray[Any], operator: np.ufunc) -> NDArray[Any]:
     return combined
 
 
+def first_largest(view: NDArray[Any]) -> Iterator[tuple[tuple[int, int], NDArray[np.bool_]]]:
+    """For each tap of the windows, row by row: where it is the first of the largest elements of its window."""
+    greatest = combine(view, np.maximum)
+    waiting = np.ones(greatest.shape, dtype=np.bool_)
+    for r, s in np.ndindex(view.shape[4:]):
+        first = waiting & (view[..., r, s] == greatest)
+        yield (r, s), first
+        waiting &= ~first
+
+
+def empty_columns(shape: tuple[int, ...], kernel: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
+    """Uninitialised elements of windows, shape (N, C, H_out, W_out) and then (R, S), each tap contiguous."""
+    return np.empty((*kernel, *shape), dtype).transpose(2, 3, 4, 5, 0, 1)
+
+
 def window_counts(
     size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int]
 ) -> NDArray[np.int64]:
@@ -50,6 +88,21 @@ def window_counts(
 
 def nearest(images: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
     """Nearest neighbour to (height, width): output row i reads row i * H // height, columns alike."""
-    rows = np.arange(size[0]) * images.shape[2] // size[0]
-    columns = np.arange(size[1]) * images.shape[3] // size[1]
+    rows, columns = (_sources(images.shape[axis], size[axis - 2]) for axis in (2, 3))
     return images[:, :, rows[:, np.newaxis], columns]
+
+
+def gather_nearest(maps: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    """The adjoint of `nearest`: each element of the resized maps added to the one of (H, W) = `size` that it reads."""
+    rows = np.zeros((*maps.shape[:2], size[0], maps.shape[3]), dtype=maps.dtype)
+    for target, source in enumerate(_sources(size[0], maps.shape[2])):
+        rows[:, :, source] += maps[:, :, target]
+    result = np.zeros((*maps.shape[:2], *size), dtype=maps.dtype)
+    for target, source in enumerate(_sources(size[1], maps.shape[3])):
+        result[:, :, :, source] += rows[:, :, :, target]
+    return result
+
+
+def _sources(size: int, resized: int) -> NDArray[np.int64]:
+    """What each element along one axis of a resized map reads."""
+    return np.arange(resized) * size // resized

@@ -22,6 +22,11 @@ def mantissa_range(bits: int) -> tuple[int, int]:
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
+def container(bits: int) -> type[np.signedinteger]:
+    """The smallest of int8, int16, int32 that holds `bits` bits."""
+    return np.int8 if bits <= 8 else np.int16 if bits <= 16 else np.int32
+
+
 def saturate(values: Integers, bits: int) -> tuple[NDArray[np.int64], BoolArray]:
     """Clip to `bits` bits (at most 64). Returns the int64 result and where a value was outside."""
     least, greatest = mantissa_range(bits)

@@ -7,12 +7,12 @@ favour being read over being fast.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from binpoint.backends.generator import draw_key, draws
+from binpoint.backends.gradients import LeakyReluGradient
 from binpoint.backends.kernel import (
     Accumulator,
     Activation,
@@ -30,23 +30,15 @@ from binpoint.backends.kernel import (
     Resize,
     TileResult,
 )
-from binpoint.backends.oracle.accumulate import Channels, accumulator_exponent, exact_sum
+from binpoint.backends.oracle.accumulate import accumulator_exponent, exact_sum
 from binpoint.backends.oracle.exact import Integers, add, multiply, shift_left
 from binpoint.backends.oracle.fixed_point import deterministic, quantize, saturate, wrap
+from binpoint.backends.oracle.gradients import move_gradient
+from binpoint.backends.oracle.part import Part as Part
+from binpoint.backends.oracle.pools import max_pool
 from binpoint.backends.oracle.statistics import record
-from binpoint.backends.windows import combine, nearest, windows
+from binpoint.backends.windows import nearest
 from binpoint.support.numeric import FixedConstant, Rounding
-
-
-@dataclass(frozen=True)
-class Part:
-    """The part of a layer to compute: a range of output channels of the images given.
-
-    `first_image` is the number of the first of these images within the step.
-    """
-
-    channels: Channels
-    first_image: int = 0
 
 
 def run_layer(
@@ -60,14 +52,18 @@ def run_layer(
 ) -> TileResult:
     """Compute one part of a layer from int64 (N, C, H, W) mantissas.
 
-    `sample` is (N, channels of the part), True where a statistics PE computes the pair. The output is int64.
+    `sample` is (rows, channels) of the part, True where a statistics PE computes the pair. The output is int64.
     """
     if spec.exact:
-        moved = _move(spec, inputs[0], part.channels)
+        moved = _move(spec, inputs, exponents, part)
         return TileResult(moved, None, Events(moved.size))
-    accumulated, overflowed = _accumulate(spec, parameters, inputs, exponents, part.channels)
+    accumulated, overflowed = _accumulate(spec, parameters, inputs, exponents, part)
     exponent = accumulator_exponent(spec, exponents)
-    values, exponent = _activate(spec.activation, accumulated, exponent, spec.accumulator)
+    if isinstance(spec.operation, LeakyReluGradient):
+        passes = inputs[0][:, part.channels[0] : part.channels[1]] >= 0
+        values, exponent = _leak(spec.operation.slope, accumulated, exponent, passes)
+    else:
+        values, exponent = _activate(spec.activation, accumulated, exponent, spec.accumulator)
     sampled = None if sample is None or not spec.statistics else record(values[sample], exponent)
     random = None
     if spec.rounding is Rounding.STOCHASTIC:
@@ -87,14 +83,15 @@ def _accumulate(
     parameters: KernelParameters,
     inputs: Sequence[Integers],
     exponents: KernelExponents,
-    channels: Channels,
+    part: Part,
 ) -> tuple[Integers, BoolArray]:
     """The accumulator after the bias, and where the exact sum or the sum with bias did not fit."""
-    total, overflowed = _fit(exact_sum(spec, parameters, inputs, exponents, channels), spec.accumulator)
+    exact = exact_sum(spec, parameters, inputs, exponents, part.channels, part.rows)
+    total, overflowed = _fit(exact, spec.accumulator)
     if parameters.bias is None:
         return total, overflowed
     shift = accumulator_exponent(spec, exponents) - exponents.bias
-    bias = parameters.bias[channels[0] : channels[1]].astype(np.int64)
+    bias = parameters.bias[part.channels[0] : part.channels[1]].astype(np.int64)
     aligned, _ = quantize(bias, shift, spec.accumulator.bits, deterministic(spec.rounding))
     total, overflowed_again = _fit(add(total, aligned.reshape(1, -1, 1, 1)), spec.accumulator)
     return total, overflowed | overflowed_again
@@ -117,11 +114,16 @@ def _activate(
         case Clip(limit):
             return np.clip(values, 0, clip_limit(limit, exponent, accumulator)), exponent
         case LeakyRelu(slope):
-            # A slope of 256 or more has no fraction; its multiplier is then brought to 0 fraction bits.
-            fraction_bits = max(slope.fraction_bits, 0)
-            multiplier = slope.multiplier << (fraction_bits - slope.fraction_bits)
-            scaled = multiply(values, np.asarray(multiplier, dtype=object))
-            return np.where(values >= 0, shift_left(values, fraction_bits), scaled), exponent - fraction_bits
+            return _leak(slope, values, exponent, values >= 0)
+
+
+def _leak(slope: FixedConstant, values: Integers, exponent: int, passes: BoolArray) -> tuple[Integers, int]:
+    """Values where they pass, else slope * values, and the exponent of both."""
+    # A slope of 256 or more has no fraction; its multiplier is then brought to 0 fraction bits.
+    fraction_bits = max(slope.fraction_bits, 0)
+    multiplier = slope.multiplier << (fraction_bits - slope.fraction_bits)
+    scaled = multiply(values, np.asarray(multiplier, dtype=object))
+    return np.where(passes, shift_left(values, fraction_bits), scaled), exponent - fraction_bits
 
 
 def clip_limit(limit: FixedConstant, exponent: int, accumulator: Accumulator) -> int:
@@ -140,17 +142,15 @@ def _random(shape: tuple[int, ...], spec: KernelSpec, part: Part, draw: Draw | N
     return draws(draw_key(draw), index)
 
 
-def _move(spec: KernelSpec, images: Integers, channels: Channels) -> Integers:
+def _move(spec: KernelSpec, inputs: Sequence[Integers], exponents: KernelExponents, part: Part) -> Integers:
     """The operations that select or move mantissas and keep the exponent."""
-    first, last = channels
+    first, last = part.channels
     match spec.operation:
-        case MaxPool(kernel, stride, padding):
-            padding_never_wins = np.iinfo(np.int64).min
-            view = windows(images[:, first:last], kernel, stride, padding, fill=padding_never_wins)
-            return combine(view, np.maximum)
+        case MaxPool() as pool:
+            return max_pool(pool, inputs[0][:, first:last])
         case Resize():
-            return nearest(images[:, first:last], (spec.output.height, spec.output.width))
+            return nearest(inputs[0][:, first:last], (spec.output.height, spec.output.width))
         case Reshape():
-            return images.reshape(images.shape[0], *spec.output.shape)[:, first:last]
+            return inputs[0].reshape(len(inputs[0]), *spec.output.shape)[:, first:last]
         case _:
-            raise ValueError(f"kernel {spec.name}: {type(spec.operation).__name__} is not exact")
+            return move_gradient(spec, inputs, exponents, part.channels)

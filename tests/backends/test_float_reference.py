@@ -1,6 +1,7 @@
 """The float network against loops, and its limits: memory, types, names."""
 
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -184,3 +185,13 @@ def test_unknown_names_are_refused():
     program, parameters = small_network()
     with pytest.raises(KeyError, match="pool2"):
         run_float(program, parameters, {"x": random(1, 1, 6, 6)}, keep=["pool2"])
+
+
+def test_numbers_past_the_range_become_infinite_without_a_warning():
+    x = np.full((1, 2, 1, 1), 3e38, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        total = compute(Add(), [x, x], (2, 1, 1), dtype=np.float32)
+        difference = compute(Convolution((1, 1)), [x], (1, 1, 1), None, {"w": np.array([[2, -2]])}, np.float32)
+    assert np.isinf(total).all()
+    assert not np.isfinite(difference).all()

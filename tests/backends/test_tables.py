@@ -1,11 +1,12 @@
 """Tables against correctly rounded decimals."""
 
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from binpoint.backends.tables import exponential_table, sigmoid_table
+from binpoint.backends.tables import exponential_table, sigmoid_gradient_table, sigmoid_table
 
 
 def fixed(value: Decimal) -> int:
@@ -32,6 +33,16 @@ def test_sigmoid_ends_and_centre():
     assert table[128] == 2**29
     assert table[255] == 2**30
     assert (np.diff(table) >= 0).all()
+
+
+@pytest.mark.parametrize("exponent", [-40, -16, -9, -8, 0, 60])
+@pytest.mark.parametrize("fraction_bits", [17, 25, 30])
+def test_sigmoid_gradient(exponent, fraction_bits):
+    """y * (1 - y), exactly rounded, and 0 outside of 0 to 1."""
+    table = sigmoid_gradient_table(9, exponent, fraction_bits)
+    for entry, mantissa in enumerate(range(-256, 256)):
+        y = mantissa * Fraction(2) ** exponent
+        assert table[entry] == (round(y * (1 - y) * 2**fraction_bits) if 0 <= y <= 1 else 0)
 
 
 def test_tables_are_shared_and_read_only():

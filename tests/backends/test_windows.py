@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binpoint.backends.windows import combine, nearest, window_counts, windows
+from binpoint.backends.windows import combine, fold, gather_nearest, nearest, window_counts, windows
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
@@ -32,6 +32,27 @@ def test_nearest_up_and_down():
     assert nearest(x, (2, 6)).tolist() == [[[[1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3]]]]
     assert nearest(x, (1, 2)).tolist() == [[[[1, 2]]]]
     assert nearest(x, (1, 4)).tolist() == [[[[1, 1, 2, 3]]]]
+
+
+@given(PAIR, PAIR, PAIR, st.tuples(*[st.integers(0, 3)] * 4), st.integers(7, 9), st.integers(7, 9))
+def test_fold_is_the_adjoint_of_windows(kernel, stride, dilation, padding, height, width):
+    """<windows(x), y> = <x, fold(y)> for all x and y."""
+    rng = np.random.default_rng(height)
+    x = rng.integers(-99, 99, (2, 3, height, width))
+    view = windows(x, kernel, stride, padding, dilation)
+    y = rng.integers(-99, 99, view.shape)
+    folded = fold(y, (height, width), stride, padding, dilation)
+    assert folded.shape == x.shape
+    assert (view * y).sum() == (x * folded).sum()
+
+
+@given(*[st.integers(1, 6)] * 4)
+def test_gather_nearest_is_the_adjoint_of_nearest(height, width, out_h, out_w):
+    rng = np.random.default_rng(height)
+    x, y = rng.integers(-99, 99, (2, 3, height, width)), rng.integers(-99, 99, (2, 3, out_h, out_w))
+    gathered = gather_nearest(y, (height, width))
+    assert gathered.shape == x.shape
+    assert (nearest(x, (out_h, out_w)) * y).sum() == (x * gathered).sum()
 
 
 @given(PAIR, PAIR)

@@ -5,6 +5,20 @@ from itertools import product
 import numpy as np
 import pytest
 
+from binpoint.backends.gradients import (
+    AveragePoolGradient,
+    BiasGradient,
+    ChannelAffine,
+    ChannelSlice,
+    ClipGradient,
+    ConvolutionDataGradient,
+    ConvolutionWeightGradient,
+    LeakyReluGradient,
+    MaxPoolGradient,
+    ReluGradient,
+    ResizeGradient,
+    SigmoidGradient,
+)
 from binpoint.backends.kernel import (
     Add,
     AveragePool,
@@ -27,7 +41,7 @@ from binpoint.backends.kernel import (
     Widen,
 )
 from binpoint.backends.oracle.backend import OracleBackend
-from binpoint.support.numeric import Rounding
+from binpoint.support.numeric import FixedConstant, Rounding
 
 BACKEND = OracleBackend()
 NO_PARAMETERS = KernelParameters()
@@ -66,16 +80,20 @@ def test_tiles_make_up_the_layer(operation, operands, output, tile, rounding):
         shape = (output.channels, 4 // operation.groups, *operation.kernel)
         parameters = KernelParameters(rng.integers(-128, 128, shape), rng.integers(-999, 999, output.channels))
     exponents = KernelExponents((0, 1, 3)[:operands], 4, bias=1)
-    draw = Draw(1, 2, 3)
-    sampled_tiles = rng.random((3, output.channels)) < 0.5
+    assert_tiles_make_up_the_layer(spec, parameters, inputs, 3, tile, exponents)
+
+
+def assert_tiles_make_up_the_layer(spec, parameters, inputs, rows, tile, exponents):
+    output, draw = spec.output, Draw(1, 2, 3)
+    sampled_tiles = np.random.default_rng(4).random((rows, output.channels)) < 0.5
     program = BACKEND.prepare_pe_program(spec, parameters, *tile)
-    sample = np.zeros((3, output.channels), dtype=bool)
-    got = np.zeros((3, *output.shape), dtype=np.int64)
+    sample = np.zeros((rows, output.channels), dtype=bool)
+    got = np.zeros((rows, *output.shape), dtype=np.int64)
     events, record = Events(0), StatisticsRecord({}, {}, 0, 0)
-    for image, channel in product(range(0, 3, tile[0]), range(0, output.channels, tile[1])):
-        part = Tile(image, min(tile[0], 3 - image), channel, min(tile[1], output.channels - channel))
-        place = np.s_[image : image + part.images, channel : channel + part.channels]
-        sampled = bool(sampled_tiles[image, channel])
+    for row, channel in product(range(0, rows, tile[0]), range(0, output.channels, tile[1])):
+        part = Tile(row, min(tile[0], rows - row), channel, min(tile[1], output.channels - channel))
+        place = np.s_[row : row + part.images, channel : channel + part.channels]
+        sampled = bool(sampled_tiles[row, channel])
         result = program(inputs, part, exponents, sampled=sampled, draw=draw)
         got[place], sample[place] = result.output, sampled
         events = events.merge(result.events)
@@ -85,6 +103,38 @@ def test_tiles_make_up_the_layer(operation, operands, output, tile, rounding):
     assert (BACKEND.download(whole.output) == got).all()
     assert whole.events == events
     assert spec.exact or whole.statistics == record
+
+
+CONVOLUTION = Convolution((3, 2), (2, 1), (1, 0, 2, 1), (1, 2), groups=2)
+MAP, RESULT = TensorSpec(4, 5, 5, 8), TensorSpec(6, 3, 4, 8)
+
+GRADIENTS = [
+    (ConvolutionDataGradient(CONVOLUTION), (RESULT,), MAP, (6, 2, 3, 2)),
+    (ConvolutionWeightGradient(CONVOLUTION), (MAP, RESULT), TensorSpec(2, 3, 2, 16), None),
+    (BiasGradient(), (RESULT,), TensorSpec(1, 1, 1, 16), None),
+    (MaxPoolGradient(MaxPool((2, 2), (1, 2), (0, 1, 1, 0))), (MAP, TensorSpec(4, 5, 3, 8)), MAP, None),
+    (AveragePoolGradient(AveragePool((2, 2), (1, 2), (0, 1, 1, 0))), (TensorSpec(4, 5, 3, 8),), MAP, None),
+    (ResizeGradient(), (TensorSpec(4, 7, 3, 8),), MAP, None),
+    (ReluGradient(), (MAP, MAP), MAP, None),
+    (ClipGradient(FixedConstant(192, 5)), (MAP, MAP), MAP, None),
+    (LeakyReluGradient(FixedConstant(205, 11)), (MAP, MAP), MAP, None),
+    (SigmoidGradient(), (MAP, MAP), MAP, None),
+    (ChannelSlice(1), (RESULT,), TensorSpec(4, 3, 4, 8), None),
+    (ChannelAffine(16, 16), (MAP, MAP), MAP, (2, 4, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("tile", [(1, 1), (2, 3), (7, 99)])
+@pytest.mark.parametrize(("operation", "tensors", "output", "weight"), GRADIENTS)
+@pytest.mark.parametrize("rounding", [Rounding.HALF_EVEN, Rounding.STOCHASTIC])
+def test_tiles_make_up_the_gradient(operation, tensors, output, weight, tile, rounding):
+    """The rows of a tile are images, or output channels of the layer where the operation sums over images."""
+    rng = np.random.default_rng(3)
+    spec = KernelSpec("gradient", operation, tensors, output, rounding=rounding)
+    inputs = [rng.integers(-128, 128, (3, *tensor.shape)) for tensor in tensors]
+    parameters = NO_PARAMETERS if weight is None else KernelParameters(rng.integers(-128, 128, weight))
+    rows = 6 if isinstance(operation, ConvolutionWeightGradient | BiasGradient) else 3
+    assert_tiles_make_up_the_layer(spec, parameters, inputs, rows, tile, KernelExponents((0, 1)[: len(tensors)], 6))
 
 
 def test_batches_make_up_the_step(monkeypatch):
