@@ -14,9 +14,9 @@ from typing import Any
 from tvm import tirx
 
 from binpoint.backends.kernel import Activation, Clip, LeakyRelu, Relu
-from binpoint.backends.oracle.fixed_point import mantissa_range
+from binpoint.backends.oracle.fixed_point import deterministic, mantissa_range
 from binpoint.backends.tensor_expression.runtime_scalars import slope_integers
-from binpoint.support.numeric import Rounding
+from binpoint.support.numeric import FixedConstant, Rounding
 
 Expression = Any
 """A TVM expression of a primitive type. TVM ships no types that a checker could read."""
@@ -82,9 +82,7 @@ def activate(value: Expression, activation: Activation | None, scalars: Scalars)
         case Clip():
             return clamp(value, zero, spread(scalars["limit"], value))
         case LeakyRelu(slope):
-            multiplier, fraction_bits = slope_integers(slope)
-            scaled = value * constant(multiplier, value)
-            return tirx.Select(value < zero, scaled, value << constant(fraction_bits, value))
+            return leak(value, value >= zero, slope)
 
 
 def shift_right(value: Expression, rounding: Rounding, scalars: Scalars, prefix: str = "") -> Expression:
@@ -107,6 +105,23 @@ def shift_right(value: Expression, rounding: Rounding, scalars: Scalars, prefix:
         # correction = -1: below zero half - 1 makes a tie go down.
         return (value + offset + (sign(value) & correction)) >> shift
     raise ValueError(f"{rounding} rounding needs random numbers")
+
+
+def align(value: Expression, rounding: Rounding, scalars: Scalars, prefix: str) -> Expression:
+    """An operand at the exponent where operands meet: shifted left exactly, or right with rounding.
+
+    Reads `left_shift` and the scalars of `shift_right`, each after `prefix`. Operands draw no random numbers: they
+    round half-even where results round stochastically.
+    """
+    shifted = value << spread(scalars[f"{prefix}left_shift"], value)
+    return shift_right(shifted, deterministic(rounding), scalars, prefix)
+
+
+def leak(value: Expression, passes: Expression, slope: FixedConstant) -> Expression:
+    """The value where it passes, else slope * value; with `slope.fraction_bits` more fraction bits."""
+    multiplier, fraction_bits = slope_integers(slope)
+    scaled = value * constant(multiplier, value)
+    return tirx.Select(passes, value << constant(fraction_bits, value), scaled)
 
 
 def shift_left(value: Expression, scalars: Scalars) -> Expression:

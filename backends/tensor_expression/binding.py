@@ -1,16 +1,15 @@
-"""A spec with its parameters: what the host computes before a call, kept for as long as exponents stay the same."""
+"""A spec with its parameters: what the host computes before a call, kept for as long as it stays the same."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from binpoint.backends.gradients import AveragePoolGradient, SigmoidGradient, sigmoid_gradient_fraction_bits
 from binpoint.backends.kernel import (
     AveragePool,
-    Convolution,
     IntArray,
     KernelExponents,
     KernelParameters,
@@ -18,25 +17,42 @@ from binpoint.backends.kernel import (
     Sigmoid,
     Softmax,
 )
-from binpoint.backends.memory import aligned_copy
-from binpoint.backends.oracle.accumulate import accumulator_exponent, reciprocals
+from binpoint.backends.memory import aligned_copy, aligned_zeros
+from binpoint.backends.oracle.accumulate import accumulator_exponent
 from binpoint.backends.oracle.fixed_point import deterministic, mantissa_range, quantize
-from binpoint.backends.tables import exponential_table, sigmoid_table
+from binpoint.backends.oracle.pools import reciprocals
+from binpoint.backends.tables import exponential_table, sigmoid_gradient_table, sigmoid_table
 from binpoint.backends.tensor_expression.bounds import (
     choose_container,
     choose_reduction,
+    nominal_magnitudes,
     total_bound,
-    weight_magnitude,
+    weight_magnitudes,
 )
 from binpoint.backends.tensor_expression.buffers import argument
-from binpoint.backends.tensor_expression.compiler import Compiler, choose_design
+from binpoint.backends.tensor_expression.compiler import Compiler, designs
 from binpoint.backends.tensor_expression.design import Design
+from binpoint.backends.tensor_expression.layout import storage_dtype
 from binpoint.backends.tensor_expression.library import Function
-from binpoint.backends.tensor_expression.plan import Form, KernelPlan, nameless
+from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan, nameless
 from binpoint.backends.tensor_expression.runtime_scalars import exponent_scalars, value_exponent
+from binpoint.backends.tensor_expression.weights import Filters, PackedWeight, bias_bits, weight_bits, weight_filters
 
 REMEMBERED_SETTINGS = 8
 """How many settings of exponents a binding keeps prepared."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a call wants of the code besides its exponents.
+
+    `values` says whether the values before quantisation are an output too, `picked` whether those of one channel of
+    each group of 8 are enough, `batch` how many images there are, where the kernel sums over them.
+    """
+
+    values: bool = False
+    picked: bool = False
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -54,99 +70,169 @@ class Setting:
     value_exponent: int
 
 
-class Binding:
-    """A kernel's spec and parameters in one form: a layer's kernel or a PE program."""
+@dataclass
+class _Code:
+    """A plan's code, with its packed weight: memory that stays in place while its numbers change."""
 
-    def __init__(self, spec: KernelSpec, parameters: KernelParameters, form: Form, compiler: Compiler) -> None:
+    plan: KernelPlan
+    design: Design
+    function: Function | None = None
+    weight: PackedWeight | None = None
+    weight_argument: Any = None
+    loaded: int = -1
+    """Which of the binding's parameters the packed weight holds."""
+
+
+class Binding:
+    """A kernel's spec and parameters in one form: a layer's kernel or a PE program.
+
+    `filters` says how the kernel reads its weight; None for what `weights.weight_filters` says.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        parameters: KernelParameters,
+        form: Form,
+        compiler: Compiler,
+        filters: Filters | None = None,
+    ) -> None:
         self.spec = spec
         self.form = form
         self.compiler = compiler
-        _check_parameters(spec, parameters)
-        self._parameters = parameters
-        self._settings: dict[tuple[KernelExponents, bool], Setting] = {}
-        self._weights: dict[str, Any] = {}
+        self._filters = filters or weight_filters(spec)
+        self._settings: dict[tuple[KernelExponents, Request], Setting] = {}
+        self._codes: dict[tuple[Container, str, bool, bool], list[_Code]] = {}
+        self._bound = -1
+        self.bind(parameters)
 
-    def setting(self, exponents: KernelExponents, *, values: bool) -> Setting:
-        """What the exponents decide. `values` says whether the values before quantisation are an output too."""
-        key = exponents, values
+    def bind(self, parameters: KernelParameters) -> None:
+        """Take other parameters of the same shapes and widths."""
+        _check_parameters(self.spec, parameters)
+        self._bias = parameters.bias
+        self._weight = None if parameters.weight is None else self._filters.of(parameters.weight)
+        self._settings.clear()
+        self._bound += 1
+
+    def setting(self, exponents: KernelExponents, request: Request) -> Setting:
+        """What the exponents decide."""
+        key = exponents, request
         setting = self._settings.get(key)
         if setting is None:
             if len(self._settings) >= REMEMBERED_SETTINGS:
                 del self._settings[next(iter(self._settings))]
-            setting = self._settings[key] = self._prepare(exponents, values)
+            setting = self._settings[key] = self._prepare(exponents, request)
         return setting
 
-    def _prepare(self, exponents: KernelExponents, values: bool) -> Setting:
+    def _prepare(self, exponents: KernelExponents, request: Request) -> Setting:
         bias = self._aligned_bias(exponents)
-        plan = self._plan(exponents, 0 if bias is None else int(np.abs(bias).max(initial=0)), values)
-        design = choose_design(plan, self._parameters.weight, self.compiler.capability)
+        code = self._code(exponents, 0 if bias is None else int(np.abs(bias).max(initial=0)), request)
+        assert code.function is not None
         return Setting(
-            plan,
-            design,
-            self.compiler.kernel(plan, design),
-            tuple(self._operands(plan, design, bias, exponents)),
-            exponent_scalars(plan, exponents),
+            code.plan,
+            code.design,
+            code.function,
+            tuple(self._operands(code, bias, exponents)),
+            exponent_scalars(code.plan, exponents),
             0 if self.spec.exact else value_exponent(self.spec, exponents),
         )
 
-    def _plan(self, exponents: KernelExponents, bias: int, values: bool) -> KernelPlan:
-        total = total_bound(self.spec, self._magnitude, exponents)
+    def _code(self, exponents: KernelExponents, bias: int, request: Request) -> _Code:
+        """The code that bounds on the values justify."""
+        magnitudes = nominal_magnitudes(self.spec)
+        total = total_bound(self.spec, magnitudes, exponents, request.batch)
         container = choose_container(self.spec, total, bias)
+        if container is not Container.INT32 and self._weight is not None:
+            # The weights as they are may prove more than their width does.
+            magnitudes = weight_magnitudes(self.spec, self._used)
+            total = total_bound(self.spec, magnitudes, exponents, request.batch)
+            container = choose_container(self.spec, total, bias)
         reduction = choose_reduction(self.spec, container, total)
-        return KernelPlan(nameless(self.spec), container, reduction, values, self.form)
+        key = container, reduction, request.values, request.picked
+        codes = self._codes.get(key)
+        if codes is None:
+            plan = KernelPlan(nameless(self.spec), container, reduction, request.values, self.form)
+            codes = self._codes[key] = [
+                _Code(replace(plan, picked=request.picked and design.picks), design)
+                for design in designs(plan, self.compiler.capability)
+            ]
+        code = next(each for each in codes if self._weight is None or each.design.exact_with(each.plan, self._used))
+        if code.function is None:
+            code.function = self.compiler.kernel(code.plan, code.design)
+        return code
 
-    @cached_property
-    def _magnitude(self) -> int:
-        weight = self._parameters.weight
-        return 0 if weight is None else weight_magnitude(weight)
+    @property
+    def _used(self) -> IntArray:
+        """The filters with the taps that the kernel uses."""
+        assert self._weight is not None
+        return self._filters.select(self._weight)
 
     def _aligned_bias(self, exponents: KernelExponents) -> IntArray | None:
         """The bias at the accumulator's exponent, in its width."""
-        if self._parameters.bias is None:
+        if self._bias is None:
             return None
         shift = accumulator_exponent(self.spec, exponents) - exponents.bias
-        bias = self._parameters.bias.astype(np.int64)
+        bias = self._bias.astype(np.int64)
         return quantize(bias, shift, self.spec.accumulator.bits, deterministic(self.spec.rounding))[0]
 
-    def _operands(
-        self, plan: KernelPlan, design: Design, bias: IntArray | None, exponents: KernelExponents
-    ) -> list[Any]:
+    def _operands(self, code: _Code, bias: IntArray | None, exponents: KernelExponents) -> list[Any]:
         """The operands' arguments, in the order of `definition.operand_shapes`."""
+        if self._weight is not None:
+            weight = self._load_weight(code, self._weight)
+            return [weight] if bias is None else [weight, _bias_argument(code.plan, code.design, bias)]
+        source = self.spec.inputs[0]
         match self.spec.operation:
-            case Convolution():
-                weight = self._weight(plan, design)
-                if bias is None:
-                    return [weight]
-                padded = np.zeros(design.bias_length(plan), plan.container.dtype)
-                padded[: len(bias)] = bias
-                return [weight, argument(aligned_copy(padded), design.lanes.get("bias", 1))]
             case AveragePool() as pool:
-                return [argument(aligned_copy(reciprocals(pool, self.spec.inputs[0])[0].astype(np.int32)))]
+                table = reciprocals(pool, source)[0]
+            case AveragePoolGradient(pool):
+                table = reciprocals(pool, self.spec.output)[0]
             case Sigmoid():
-                table = sigmoid_table(self.spec.inputs[0].bits, exponents.inputs[0])
+                table = sigmoid_table(source.bits, exponents.inputs[0])
+            case SigmoidGradient():
+                table = sigmoid_gradient_table(
+                    source.bits, exponents.inputs[0], sigmoid_gradient_fraction_bits(self.spec)
+                )
             case Softmax():
-                table = exponential_table(self.spec.inputs[0].bits, exponents.inputs[0])
+                table = exponential_table(source.bits, exponents.inputs[0])
             case _:
                 return []
         return [argument(aligned_copy(table.astype(np.int32)))]
 
-    def _weight(self, plan: KernelPlan, design: Design) -> Any:
-        """The packed weight; plans that differ in `values` alone share it."""
-        key = f"{design.name} {replace(plan, values=False)!r}"
-        packed = self._weights.get(key)
-        if packed is None:
-            assert self._parameters.weight is not None
-            array = aligned_copy(design.pack_weight(plan, self._parameters.weight))
-            packed = self._weights[key] = argument(array, design.lanes.get("weight", 1))
-        return packed
+    def _load_weight(self, code: _Code, weight: IntArray) -> Any:
+        if code.weight is None:
+            design, plan = code.design, code.plan
+            bits = weight_bits(self.spec)
+            assert bits is not None
+            rows = design.weight_rows(plan)
+            code.weight = PackedWeight(
+                weight.shape,
+                rows,
+                design.bias_length(plan) // rows,
+                lambda filters: design.pack_weight(plan, self._filters.select(filters)),
+                storage_dtype(bits),
+            )
+            code.weight_argument = argument(code.weight.array, design.lanes.get("weight", 1))
+        if code.loaded != self._bound:
+            code.weight.load(weight)
+            code.loaded = self._bound
+        return code.weight_argument
+
+
+def _bias_argument(plan: KernelPlan, design: Design, bias: IntArray) -> Any:
+    padded = aligned_zeros((design.bias_length(plan),), plan.container.dtype)
+    padded[: len(bias)] = bias
+    return argument(padded, design.lanes.get("bias", 1))
 
 
 def _check_parameters(spec: KernelSpec, parameters: KernelParameters) -> None:
     """Parameters that are missing or too wide are a programming error: the code would wrap them silently."""
-    if not isinstance(spec.operation, Convolution):
+    bits = weight_bits(spec)
+    if bits is None:
         return
-    if parameters.weight is None or (parameters.bias is None) != (spec.operation.bias_bits is None):
+    if parameters.weight is None or (parameters.bias is None) != (bias_bits(spec) is None):
         raise ValueError(f"kernel {spec.name}: the parameters are not the ones that the spec names")
-    least, greatest = mantissa_range(spec.operation.weight_bits)
+    least, greatest = mantissa_range(bits)
+    if np.iinfo(parameters.weight.dtype).min >= least:
+        return
     if parameters.weight.min(initial=0) < least or parameters.weight.max(initial=0) > greatest:
-        raise ValueError(f"kernel {spec.name}: weights outside {spec.operation.weight_bits} bits")
+        raise ValueError(f"kernel {spec.name}: weights outside {bits} bits")

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
+from binpoint.backends.gradients import (
+    AveragePoolGradient,
+    BiasGradient,
+    ChannelAffine,
+    ConvolutionDataGradient,
+    ConvolutionWeightGradient,
+    MaxPoolGradient,
+    ResizeGradient,
+    SigmoidGradient,
+    sigmoid_gradient_fraction_bits,
+)
 from binpoint.backends.kernel import (
     Add,
     AveragePool,
@@ -12,44 +25,75 @@ from binpoint.backends.kernel import (
     IntArray,
     KernelExponents,
     KernelSpec,
-    LeakyRelu,
+    MaxPool,
     Sigmoid,
     Softmax,
     TensorSpec,
 )
-from binpoint.backends.oracle.accumulate import reciprocals
 from binpoint.backends.oracle.fixed_point import mantissa_range
+from binpoint.backends.oracle.pools import reciprocals
 from binpoint.backends.tables import FRACTION_BITS
 from binpoint.backends.tensor_expression.plan import Container
-from binpoint.backends.tensor_expression.runtime_scalars import alignment_shifts, slope_integers
+from binpoint.backends.tensor_expression.runtime_scalars import ALIGNED, alignment_shifts, leaky_slope, slope_integers
+
+Magnitudes = tuple[int, ...]
+"""Bounds on a kernel's weights: one for each input of an affine sum, else one, the sum of |w| over a filter."""
 
 
-def weight_magnitude(weight: IntArray) -> int:
-    """The largest sum of |w| over the weights of one output channel."""
-    return int(np.abs(weight.reshape(weight.shape[0], -1).astype(np.int64)).sum(axis=1).max(initial=0))
+def weight_magnitudes(spec: KernelSpec, filters: IntArray) -> Magnitudes:
+    """The bounds that filters (outputs, terms, R, S) reach."""
+    absolute = np.abs(filters.astype(np.int64)).reshape(*filters.shape[:2], -1)
+    if isinstance(spec.operation, ChannelAffine):
+        return tuple(int(each) for each in absolute[:, :, 0].max(axis=0, initial=0))
+    return (int(absolute.sum(axis=(1, 2)).max(initial=0)),)
 
 
-def total_bound(spec: KernelSpec, magnitude: int, exponents: KernelExponents) -> int:
+def nominal_magnitudes(spec: KernelSpec) -> Magnitudes:
+    """The bounds that widths alone prove: every weight as large as it can be."""
+    match spec.operation:
+        case Convolution() as convolution:
+            terms = spec.inputs[0].channels // convolution.groups * prod(convolution.kernel)
+            return (terms << (convolution.weight_bits - 1),)
+        case ConvolutionDataGradient(convolution):
+            terms = spec.inputs[0].channels // convolution.groups * prod(convolution.kernel)
+            return (terms << (convolution.weight_bits - 1),)
+        case ChannelAffine(bits):
+            return (1 << (bits - 1),) * len(spec.inputs)
+        case _:
+            return ()
+
+
+def total_bound(spec: KernelSpec, magnitudes: Magnitudes, exponents: KernelExponents, batch: int = 1) -> int:
     """A bound on the magnitude of every exact result and of every partial sum, bias excluded.
 
-    `magnitude` is the `weight_magnitude` of a convolution.
+    `batch` counts images; it matters to sums over them.
     """
     widest = max(_largest(tensor) for tensor in spec.inputs)
+    gradient = spec.inputs[-1]
     match spec.operation:
-        case Convolution():
-            return magnitude * widest
+        case Convolution() | ConvolutionDataGradient():
+            return magnitudes[0] * widest
         case AveragePool() as pool:
             window = pool.kernel[0] * pool.kernel[1]
             return window * widest * int(reciprocals(pool, spec.inputs[0])[0].max())
-        case Add() | Concat():
-            shifts = alignment_shifts(spec, exponents)
-            aligned = [
-                _largest(tensor) << shift if shift >= 0 else (_largest(tensor) >> -shift) + 1
-                for tensor, shift in zip(spec.inputs, shifts, strict=True)
-            ]
-            return sum(aligned) if isinstance(spec.operation, Add) else max(aligned)
+        case Add() | Concat() | ChannelAffine():
+            return _aligned_bound(spec, magnitudes, exponents)
         case Sigmoid() | Softmax():
             return 1 << FRACTION_BITS
+        case ConvolutionWeightGradient():
+            return batch * gradient.height * gradient.width * prod(map(_largest, spec.inputs))
+        case BiasGradient():
+            return batch * gradient.height * gradient.width * widest
+        case MaxPoolGradient(pool):
+            return _windows(pool) * _largest(gradient)
+        case AveragePoolGradient(pool):
+            return _windows(pool) * widest * int(reciprocals(pool, spec.output)[0].max())
+        case ResizeGradient():
+            rows, columns = (-(-gradient.height // spec.output.height), -(-gradient.width // spec.output.width))
+            return rows * columns * widest
+        case SigmoidGradient():
+            # y * (1 - y) is at most a quarter.
+            return _largest(gradient) << max(sigmoid_gradient_fraction_bits(spec) - 2, 0)
         case _:
             return widest
 
@@ -62,8 +106,9 @@ def choose_container(spec: KernelSpec, total: int, bias: int) -> Container:
     value = total + bias
     if value > mantissa_range(spec.accumulator.bits)[1]:
         return Container.WIDE
-    if isinstance(spec.activation, LeakyRelu):
-        multiplier, fraction_bits = slope_integers(spec.activation.slope)
+    slope = leaky_slope(spec)
+    if slope is not None:
+        multiplier, fraction_bits = slope_integers(slope)
         value *= max(abs(multiplier), 1 << fraction_bits)
     for container in (Container.INT32, Container.INT64):
         if value < 1 << container.narrow_bits:
@@ -73,9 +118,26 @@ def choose_container(spec: KernelSpec, total: int, bias: int) -> Container:
 
 def choose_reduction(spec: KernelSpec, container: Container, total: int) -> str:
     """The dtype of the sum. Aligned operands are shifted by scalars of the container, so they have its dtype."""
-    if isinstance(spec.operation, Convolution | AveragePool):
-        return "int32" if total < 1 << 31 else "int64"
-    return container.dtype
+    if isinstance(spec.operation, ALIGNED):
+        return container.dtype
+    return "int32" if total < 1 << 31 else "int64"
+
+
+def _aligned_bound(spec: KernelSpec, magnitudes: Magnitudes, exponents: KernelExponents) -> int:
+    """Of operands, or products with coefficients, before and after they are shifted to the exponent where they meet."""
+    factors = magnitudes if isinstance(spec.operation, ChannelAffine) else (1,) * len(spec.inputs)
+    largest = [_largest(tensor) * factor for tensor, factor in zip(spec.inputs, factors, strict=True)]
+    aligned = [
+        value << shift if shift >= 0 else (value >> -shift) + 1
+        for value, shift in zip(largest, alignment_shifts(spec, exponents), strict=True)
+    ]
+    total = max(aligned) if isinstance(spec.operation, Concat) else sum(aligned)
+    return max(total, *largest) if isinstance(spec.operation, ChannelAffine) else total
+
+
+def _windows(pool: MaxPool | AveragePool) -> int:
+    """How many windows hold an element, at most."""
+    return prod(-(-size // step) for size, step in zip(pool.kernel, pool.stride, strict=True))
 
 
 def _largest(tensor: TensorSpec) -> int:

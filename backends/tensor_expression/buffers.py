@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -12,6 +12,7 @@ import tvm_ffi
 
 from binpoint.backends.kernel import IntArray, TensorSpec
 from binpoint.backends.memory import aligned_empty
+from binpoint.backends.tensor_expression.layout import feature_map_layout, storage_dtype
 from binpoint.backends.tensor_expression.library import load_runtime
 
 
@@ -21,11 +22,25 @@ class FeatureMap:
 
     spec: TensorSpec
     blocked: IntArray
+    _arguments: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def batch(self) -> int:
         """N, the number of images."""
         return len(self.blocked)
+
+    def argument(self, lanes: int = 1) -> Any:
+        """The whole map as a kernel takes it; see `argument`."""
+        found = self._arguments.get(lanes)
+        if found is None:
+            found = self._arguments[lanes] = argument(self.blocked, lanes)
+        return found
+
+
+def empty_feature_map(spec: TensorSpec, batch: int) -> FeatureMap:
+    """Memory for a batch of a feature map."""
+    shape = feature_map_layout(spec).shape(spec, batch)
+    return FeatureMap(spec, aligned_empty(shape, storage_dtype(spec.bits)))
 
 
 class Workspace:
@@ -33,13 +48,24 @@ class Workspace:
 
     def __init__(self) -> None:
         self._memory: dict[str, IntArray] = {}
+        self._taken: dict[str, dict[tuple[Any, ...], tuple[IntArray, Any]]] = {}
 
-    def take(self, name: str, shape: tuple[int, ...], dtype: str) -> IntArray:
-        """An aligned, uninitialised array."""
+    def take(self, name: str, shape: tuple[int, ...], dtype: str, lanes: int = 1) -> tuple[IntArray, Any]:
+        """An aligned, uninitialised array, and the same as the argument of a kernel."""
+        taken = self._taken.setdefault(name, {})
+        key = shape, dtype, lanes
+        found = taken.get(key)
+        if found is None:
+            array = self._array(name, shape, dtype)
+            found = taken[key] = array, argument(array, lanes)
+        return found
+
+    def _array(self, name: str, shape: tuple[int, ...], dtype: str) -> IntArray:
         size = prod(shape) * np.dtype(dtype).itemsize
         memory = self._memory.get(name)
         if memory is None or memory.size < size:
             memory = self._memory[name] = aligned_empty((size,), "int8")
+            self._taken[name].clear()
         return memory[:size].view(dtype).reshape(shape)
 
 
@@ -49,12 +75,20 @@ def argument(array: IntArray, lanes: int = 1) -> Any:
     if lanes == 1:
         return tensor
     *outer, last = array.shape
-    return _create_view()(
-        tensor, tvm_ffi.Shape([*outer, last // lanes]), tvm_ffi.dtype(f"{array.dtype.name}x{lanes}"), 0
-    )
+    return _create_view()(tensor, _shape((*outer, last // lanes)), _vector(array.dtype.name, lanes), 0)
 
 
 @lru_cache(maxsize=1)
 def _create_view() -> Any:
     load_runtime()
     return tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
+
+
+@lru_cache(maxsize=4096)
+def _shape(shape: tuple[int, ...]) -> Any:
+    return tvm_ffi.Shape(shape)
+
+
+@lru_cache(maxsize=64)
+def _vector(element: str, lanes: int) -> Any:
+    return tvm_ffi.dtype(f"{element}x{lanes}")

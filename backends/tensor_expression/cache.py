@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
+import sys
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -28,13 +30,19 @@ def default_directory() -> Path | None:
     if chosen is not None:
         return Path(chosen) if chosen else None
     user = os.environ.get("XDG_CACHE_HOME")
-    return (Path(user) if user else Path.home() / ".cache") / "binpoint"
+    try:
+        return (Path(user) if user else Path.home() / ".cache") / "binpoint"
+    except RuntimeError:  # a user without a home, as in some containers
+        return None
 
 
 @lru_cache(maxsize=1)
 def generator_fingerprint() -> str:
-    """A hash of the sources that generate kernels and of the compiler's version."""
-    digest = hashlib.sha256()
+    """A hash of the sources that generate kernels, of the compiler's version, and of what kind of machine this is.
+
+    Machines of several kinds may share a cache by way of a home directory on a network.
+    """
+    digest = hashlib.sha256(f"{sys.platform} {platform.machine()}\0".encode())
     package = Path(__file__).resolve().parent.parent
     for source in sorted(package.rglob("*.py")):
         digest.update(str(source.relative_to(package)).encode() + b"\0" + source.read_bytes() + b"\0")

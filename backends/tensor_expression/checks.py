@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from binpoint.backends.kernel import Convolution, KernelSpec, LeakyRelu
+from binpoint.backends.kernel import KernelSpec
 from binpoint.backends.tensor_expression.layout import NARROWEST_BITS, WIDEST_BITS
-from binpoint.backends.tensor_expression.runtime_scalars import slope_integers
+from binpoint.backends.tensor_expression.runtime_scalars import leaky_slope, slope_integers
+from binpoint.backends.tensor_expression.weights import weight_bits
 from binpoint.support.diagnostics import Collector, Diagnostic
 
 WIDEST_ACCUMULATOR = 64
@@ -32,10 +33,12 @@ def check_spec(spec: KernelSpec) -> None:
         check(f"input {index}", tensor.bits, NARROWEST_BITS, WIDEST_BITS)
     check("the output", spec.output.bits, NARROWEST_BITS, WIDEST_BITS)
     check("the accumulator", spec.accumulator.bits, NARROWEST_BITS, WIDEST_ACCUMULATOR)
-    if isinstance(spec.operation, Convolution):
-        check("the weight", spec.operation.weight_bits, NARROWEST_BITS, WIDEST_BITS)
-    if isinstance(spec.activation, LeakyRelu):
-        multiplier, fraction_bits = slope_integers(spec.activation.slope)
+    weight = weight_bits(spec)
+    if weight is not None:
+        check("the weight", weight, NARROWEST_BITS, WIDEST_BITS)
+    slope = leaky_slope(spec)
+    if slope is not None:
+        multiplier, fraction_bits = slope_integers(slope)
         check("the slope's multiplier", abs(multiplier).bit_length(), 0, SLOPE_BITS)
         check("the slope's fraction", fraction_bits, 0, SLOPE_BITS)
     collector.raise_any()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from binpoint.backends.kernel import IntArray
 from binpoint.backends.tensor_expression.cache import KernelCache
 from binpoint.backends.tensor_expression.capability import Capability
 from binpoint.backends.tensor_expression.convolution_avx2 import Avx2ConvolutionDesign
@@ -18,11 +17,11 @@ AVX2_CONVOLUTION = Avx2ConvolutionDesign()
 GENERIC = GenericDesign()
 
 
-def choose_design(plan: KernelPlan, weight: IntArray | None, capability: Capability) -> Design:
-    """The fastest design that computes a plan exactly with these weights on a CPU level."""
-    if capability is Capability.AVX2 and weight is not None and AVX2_CONVOLUTION.supports(plan, weight):
-        return AVX2_CONVOLUTION
-    return GENERIC
+def designs(plan: KernelPlan, capability: Capability) -> tuple[Design, ...]:
+    """The designs that compute a plan on a CPU level, the fastest first; the last one is exact with any weights."""
+    if capability is Capability.AVX2 and AVX2_CONVOLUTION.supports(plan):
+        return AVX2_CONVOLUTION, GENERIC
+    return (GENERIC,)
 
 
 class Compiler:
@@ -37,7 +36,7 @@ class Compiler:
 
     def kernel(self, plan: KernelPlan, design: Design) -> Function:
         """The function of a layer or of a PE program."""
-        return self._function(f"{design.name} {plan!r}", lambda: design.build(plan))
+        return self.function(f"{design.name} {plan!r}", lambda: design.build(plan))
 
     def statistics(self, container: Container, form: Form) -> Function:
         """The function that fills histograms from values (see `statistics_kernel`)."""
@@ -47,18 +46,30 @@ class Compiler:
 
             return statistics_kernel.build(container, form)
 
-        return self._function(f"statistics {container} {form}", build)
+        return self.function(f"statistics {container} {form}", build)
 
-    def _function(self, what: str, build: Callable[[], Any]) -> Function:
+    def function(self, what: str, build: Callable[[], Any]) -> Function:
+        """The function of the module that `build` gives; `what` names everything that decides it."""
         description = f"{self.capability} {what}"
         library = self._libraries.get(description)
         if library is None:
-            code = self._cache.get(description)
-            if code is None:
+            library = self._kept(description)
+            if library is None:
                 code = self._generate(build)
                 self._cache.put(description, code)
-            library = self._libraries[description] = load(code)
+                library = load(code)
+            self._libraries[description] = library
         return library.function
+
+    def _kept(self, description: str) -> Library | None:
+        """What the cache has, None where it has nothing that can be linked: a cache never fails a run."""
+        code = self._cache.get(description)
+        if code is None:
+            return None
+        try:
+            return load(code)
+        except Exception:  # each linker has errors of its own, and TVM's derive from several bases
+            return None
 
     def _generate(self, build: Callable[[], Any]) -> bytes:
         from binpoint.backends.tensor_expression.codegen import object_code

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from binpoint.backends.kernel import IntArray
 from binpoint.backends.tensor_expression.convolution_tiling import LANES, ConvolutionTiling
-from binpoint.backends.tensor_expression.design import EventCounts
 from binpoint.backends.tensor_expression.layout import feature_map_layout
 from binpoint.backends.tensor_expression.packing import may_wrap, pack_weights
 from binpoint.backends.tensor_expression.plan import Form, KernelPlan
@@ -20,6 +17,7 @@ class Avx2ConvolutionDesign:
     """See `binpoint.backends.tensor_expression.design.Design`. Events are counted for each row of a channel block."""
 
     name = "avx2"
+    picks = True
     lanes: Mapping[str, int] = {
         "weight": 2 * LANES,
         "bias": LANES,
@@ -28,15 +26,17 @@ class Avx2ConvolutionDesign:
         "values": LANES,
     }
 
-    def supports(self, plan: KernelPlan, weight: IntArray) -> bool:
-        """Whether the design computes a plan exactly with these weights (K, C / groups, R, S).
+    def supports(self, plan: KernelPlan) -> bool:
+        """Whether the design computes a plan.
 
         The plan's container and reduction are proofs that the caller has made: values and sums fit them.
         """
-        if plan.form is not Form.LAYER or plan.stochastic:
-            return False
-        tiling = choose_tiling(plan)
-        return tiling is not None and not (tiling.split and may_wrap(tiling, weight))
+        return plan.form is Form.LAYER and not plan.stochastic and choose_tiling(plan) is not None
+
+    def exact_with(self, plan: KernelPlan, filters: IntArray) -> bool:
+        """Whether no input can make a product wrap."""
+        tiling = _tiling(plan)
+        return not (tiling.split and may_wrap(tiling, filters))
 
     def build(self, plan: KernelPlan) -> Any:
         """The scheduled IRModule of a layer."""
@@ -49,6 +49,10 @@ class Avx2ConvolutionDesign:
     def pack_weight(self, plan: KernelPlan, weight: IntArray) -> IntArray:
         """Pairs of elements for 8 output channels, in the order of the reduction."""
         return pack_weights(_tiling(plan), weight)
+
+    def weight_rows(self, plan: KernelPlan) -> int:
+        """The output channels of a register tile."""
+        return _tiling(plan).tile.vectors * LANES
 
     def bias_length(self, plan: KernelPlan) -> int:
         """Output channels, rounded up to whole tiles."""
@@ -63,10 +67,6 @@ class Avx2ConvolutionDesign:
         spec = plan.spec.output
         *outer, _, block = feature_map_layout(spec).shape(spec, batch)
         return [(*outer, block)] * (3 if plan.checked else 2)
-
-    def count_events(self, plan: KernelPlan, arrays: Sequence[IntArray]) -> EventCounts:
-        """The sum of each array."""
-        return EventCounts(*(int(array.sum(dtype=np.int64)) for array in arrays))
 
 
 def _tiling(plan: KernelPlan) -> ConvolutionTiling:

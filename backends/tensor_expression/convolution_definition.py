@@ -3,9 +3,7 @@
 The program packs the input into padded rows of int16 pairs, sums a register tile of results, and finishes the tile
 while it is in registers (`convolution_epilogue`). `convolution_tiling` has the sizes.
 
-Sums are int32 where the caller's bound allows it. Otherwise they are split, which costs two more instructions a step:
-with p the sum of two products, low = sum(p) mod 2^32 and high = sum(p >> 16), so that low - high * 2^16 is the sum of
-the lower halves, below 2^32, and the exact sum has 48 bits.
+Sums are int32 where the caller's bound allows it; otherwise they are split (see `pair_products`).
 """
 
 from __future__ import annotations
@@ -14,13 +12,14 @@ from dataclasses import dataclass
 
 from tvm import te, tirx
 
-from binpoint.backends.tensor_expression.arithmetic import Expression, cast, constant
+from binpoint.backends.tensor_expression.arithmetic import Expression, cast
 from binpoint.backends.tensor_expression.convolution_epilogue import Body, Results, finish
 from binpoint.backends.tensor_expression.convolution_tiling import LANES, ConvolutionTiling
 from binpoint.backends.tensor_expression.definition import input_sources, scalar_variables
 from binpoint.backends.tensor_expression.layout import storage_dtype
-from binpoint.backends.tensor_expression.operations import Source, reduce_axis, sizes
+from binpoint.backends.tensor_expression.pair_products import join, multiply_add, split_sum
 from binpoint.backends.tensor_expression.plan import KernelPlan
+from binpoint.backends.tensor_expression.tensors import Source, reduce_axis, sizes
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,8 @@ def define(plan: KernelPlan, tiling: ConvolutionTiling) -> ConvolutionDefinition
     """
     scalars = scalar_variables(plan)
     source = input_sources(plan)[0]
-    results = Results(plan, tiling, source.tensor.shape[0])
+    batch = source.tensor.shape[0]
+    results = Results(plan, tiling, batch)
     weight = te.placeholder(
         sizes(tiling.weight_shape), f"{storage_dtype(tiling.convolution.weight_bits)}x{2 * LANES}", "weight"
     )
@@ -55,7 +55,7 @@ def define(plan: KernelPlan, tiling: ConvolutionTiling) -> ConvolutionDefinition
     operands = [weight] if bias is None else [weight, bias]
     outputs = [epilogue.output, *epilogue.counts, *epilogue.values]
     return ConvolutionDefinition(
-        (source.tensor, *operands, *outputs, *scalars.values()),
+        (source.tensor, *operands, *results.picks, *outputs, *scalars.values()),
         tuple(tensor.op.name for tensor in epilogue.inner),
         tuple(tensor.op.name for tensor in (epilogue.output, *epilogue.values)),
         tuple(tensor.op.name for tensor in epilogue.counts),
@@ -89,7 +89,7 @@ def _packed_rows(results: Results, source: Source) -> Expression:
     return te.compute(shape, word, name="rows")
 
 
-def _accumulator(results: Results, rows: Expression, weight: Expression) -> list[Expression]:
+def _accumulator(results: Results, rows: Expression, weight: Expression) -> tuple[Expression, ...]:
     """[N, vectors, H, W] sums, in one int32 or split into (low, high)."""
     tiling = results.tiling
     convolution = tiling.convolution
@@ -103,53 +103,18 @@ def _accumulator(results: Results, rows: Expression, weight: Expression) -> list
         pixel = w * tiling.packed_stride[1] + s * convolution.dilation[1]
         word = rows(n, first_block + block, row, pixel * tiling.pixel_words + pair * tiling.pair_words)
         weights = weight(v // tiling.tile.vectors, block, r, s, pair, v % tiling.tile.vectors)
-        return _multiply_add(word, cast(weights, "int16"))
+        return multiply_add(word, cast(weights, "int16"))
 
     shape = results.padded_shape
     if not tiling.split:
-        return [te.compute(shape, lambda *at: te.sum(products(*at), axis=axes), name="accumulator")]
-
-    def halves(*at: Expression) -> Expression:
-        exact = products(*at)
-        return sum_pairs((exact, exact >> constant(16, exact)), axis=axes)
-
-    sum_pairs = te.comm_reducer(
-        lambda left, right: (_modulo("add", left[0], right[0]), left[1] + right[1]),
-        lambda low, high: (tirx.const(0, low), tirx.const(0, high)),
-        name="sum_pairs",
-    )
-    return list(te.compute(shape, halves, name="accumulator"))
+        return (te.compute(shape, lambda *at: te.sum(products(*at), axis=axes), name="accumulator"),)
+    return split_sum(shape, products, axes, "accumulator")
 
 
-def _multiply_add(word: Expression, weights: Expression) -> Expression:
-    """`vpmaddwd`: on each of 8 lanes x0 * w0 + x1 * w1 in int32; wraps only where all four are -32768."""
-    pairs = tirx.reinterpret("int16x16", tirx.Broadcast(word, LANES))
-    return tirx.call_llvm_pure_intrin(f"int32x{LANES}", "llvm.x86.avx2.pmadd.wd", pairs, weights)
-
-
-def _modulo(operation: str, left: Expression, right: Expression) -> Expression:
-    """`add` or `sub` of int32 modulo 2^32.
-
-    TVM tells LLVM that its own + and - never leave their range, signed or unsigned; the predicated form, with all lanes
-    on, makes no such promise and becomes the same instruction.
-    """
-    all_lanes = tirx.Broadcast(tirx.const(1, "bool"), LANES)
-    return tirx.call_llvm_pure_intrin(
-        f"int32x{LANES}", f"llvm.vp.{operation}", left, right, all_lanes, tirx.const(LANES, "uint32")
-    )
-
-
-def _total(results: Results, accumulator: list[Expression]) -> Body:
+def _total(results: Results, accumulator: tuple[Expression, ...]) -> Body:
     """The exact sum in the container's dtype."""
     dtype = results.plan.container.dtype
     if not results.tiling.split:
         return lambda *at: cast(accumulator[0](*at), dtype)
     assert dtype == "int64"
-
-    def joined(*at: Expression) -> Expression:
-        low, high = accumulator[0](*at), accumulator[1](*at)
-        upper = cast(high, dtype)
-        lower = _modulo("sub", low, high << constant(16, high))
-        return (upper << constant(16, upper)) + cast(tirx.reinterpret(f"uint32x{LANES}", lower), dtype)
-
-    return joined
+    return lambda *at: join(accumulator[0](*at), accumulator[1](*at))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 from tvm import te, tirx
 
@@ -18,6 +19,7 @@ from binpoint.backends.tensor_expression.arithmetic import (
     activate,
     cast,
     constant,
+    element_type,
     flag,
     round_to_output,
     saturate,
@@ -26,8 +28,8 @@ from binpoint.backends.tensor_expression.arithmetic import (
 )
 from binpoint.backends.tensor_expression.convolution_tiling import LANES, ConvolutionTiling
 from binpoint.backends.tensor_expression.layout import feature_map_layout, storage_dtype
-from binpoint.backends.tensor_expression.operations import INDEX, reduce_axis, sizes
 from binpoint.backends.tensor_expression.plan import Container, KernelPlan
+from binpoint.backends.tensor_expression.tensors import INDEX, reduce_axis, sizes
 
 Body = Callable[..., Expression]
 """(n, v, h, w) -> one vector of results: image, vector of 8 output channels, row, column."""
@@ -40,6 +42,12 @@ class Results:
     plan: KernelPlan
     tiling: ConvolutionTiling
     batch: Expression
+
+    @cached_property
+    def picks(self) -> tuple[Expression, ...]:
+        """Where the plan has picked values: which lane of each vector it is, [N, blocks, vectors of a block]."""
+        batch, blocks, _, _, vectors = self.stored_shape
+        return (te.placeholder((batch, blocks, vectors), "int32", "picks"),) if self.plan.picked else ()
 
     @property
     def padded_shape(self) -> tuple[Expression, ...]:
@@ -67,6 +75,16 @@ class Results:
 
         return te.compute(self.stored_shape, at, name=name)
 
+    def values(self, *bodies: Body) -> list[Expression]:
+        """What the kernel leaves for statistics: whole vectors, or the picked lane of each."""
+        if not self.plan.values:
+            return []
+        limbs = ("values",) if len(bodies) == 1 else ("high_values", "low_values")
+        if self.plan.picked:
+            picks = self.picks[0]
+            bodies = tuple(partial(_picked, body, picks, self.stored_shape[-1]) for body in bodies)
+        return [self.stored(name, body) for name, body in zip(limbs, bodies, strict=True)]
+
     def counts(self, name: str, flags: Body) -> Expression:
         """[N, blocks, H, vectors]: the int32 sum of flags over each row, leaving out what only fills a tile."""
         *shape, _, vectors = self.stored_shape
@@ -82,6 +100,18 @@ class Results:
             return te.sum(flagged, axis=column)
 
         return te.compute((*shape, vectors), body, name=name)
+
+
+def _picked(
+    body: Body, picks: Expression, vectors: Expression, n: Expression, v: Expression, h: Expression, w: Expression
+) -> Expression:
+    """The picked lane of a vector: the sum of its lanes with the others 0."""
+    value = body(n, v, h, w)
+    lanes = tirx.Ramp(tirx.const(0, "int32"), tirx.const(1, "int32"), LANES)
+    here = tirx.EQ(lanes, tirx.Broadcast(picks(n, v // vectors, v % vectors), LANES))
+    return tirx.call_llvm_pure_intrin(
+        element_type(value), "llvm.vector.reduce.add", tirx.Select(here, value, constant(0, value))
+    )
 
 
 @dataclass(frozen=True)
@@ -104,8 +134,7 @@ def finish(results: Results, total: Body, bias: Expression | None, scalars: Scal
         return total(*at) if bias is None else total(*at) + bias(at[1])
 
     value = results.stage("value", lambda *at: activate(with_bias(*at), activation, scalars))
-    values = [results.stored("values", value)] if results.plan.values else []
-    return _quantized(results, (), value, values, [], scalars)
+    return _quantized(results, (), value, results.values(value), [], scalars)
 
 
 def _finish_wide(results: Results, total: Body, bias: Expression | None, scalars: Scalars) -> Epilogue:
@@ -133,7 +162,7 @@ def _finish_wide(results: Results, total: Body, bias: Expression | None, scalars
         for limb, name in enumerate(("high", "low"))
     )
     value = results.stage("value", lambda *at: wide.fold(high(*at), low(*at), scalars))
-    values = [results.stored("high_values", high), results.stored("low_values", low)] if results.plan.values else []
+    values = results.values(high, low)
     counts = [results.counts("overflowed", overflowed)]
     return _quantized(results, (accumulated, high, low), value, values, counts, scalars)
 

@@ -1,28 +1,18 @@
 """A design: one way to turn a plan into code, with the memory layout that the code expects.
 
 The frame (`kernels`) calls every design's kernels with the arguments in one order: input feature maps; the operands
-`weight`, `bias`, `reciprocals`, `table` that the operation has; output; events; values where the plan has them; the
-scalars of `runtime_scalars.scalar_names`. Feature maps, values and bias have the layout of `layout`; weights and events
-are the design's own.
+`weight`, `bias`, `reciprocals`, `table` that the operation has; picks where the plan has them; output; events; values
+where the plan has them; the scalars of `runtime_scalars.scalar_names`. Feature maps, values, picks and bias have the
+layout of `layout`; weights and events are the design's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from binpoint.backends.kernel import IntArray
 from binpoint.backends.tensor_expression.plan import KernelPlan
-
-
-@dataclass(frozen=True)
-class EventCounts:
-    """Totals of one call: see `binpoint.backends.kernel.Events`."""
-
-    saturated: int
-    underflowed: int
-    accumulator_overflows: int = 0
 
 
 class Design(Protocol):
@@ -39,11 +29,21 @@ class Design(Protocol):
         Keys are `input`, `output`, `events`, `values` and the names of operands.
         """
 
+    @property
+    def picks(self) -> bool:
+        """Whether the code can leave the values of picked channels alone (`KernelPlan.picked`)."""
+
+    def exact_with(self, plan: KernelPlan, filters: IntArray) -> bool:
+        """Whether the code computes exactly with these filters (outputs, terms, R, S), whatever the inputs."""
+
     def build(self, plan: KernelPlan) -> Any:
         """The scheduled IRModule; its function is `main`."""
 
+    def weight_rows(self, plan: KernelPlan) -> int:
+        """How many filters lie together in packed weights: their order is the same for each such tile."""
+
     def pack_weight(self, plan: KernelPlan, weight: IntArray) -> IntArray:
-        """Weights (K, C / groups, R, S) as the code reads them."""
+        """Filters (outputs, terms, R, S) as the code reads them, (tiles, ...); `bias_length` of them in all."""
 
     def bias_length(self, plan: KernelPlan) -> int:
         """How many biases the code reads: the layer's, then zeros."""
@@ -52,7 +52,7 @@ class Design(Protocol):
         """The most images that one call should compute for the sake of caches, None for any number."""
 
     def event_shapes(self, plan: KernelPlan, batch: int) -> Sequence[tuple[int, ...]]:
-        """Shapes of the int32 event arrays for a call of `batch` images."""
+        """Shapes of the int32 arrays whose sums are the events of a call of `batch` images.
 
-    def count_events(self, plan: KernelPlan, arrays: Sequence[IntArray]) -> EventCounts:
-        """Totals from the event arrays that a call has filled."""
+        They are saturated, underflowed and, where the plan is checked, overflowed results.
+        """

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from binpoint.backends.kernel import Convolution, IntArray, KernelExponents, KernelSpec
+from binpoint.backends.kernel import KernelExponents, KernelSpec
 from binpoint.backends.program import Program
-from binpoint.backends.tensor_expression.bounds import choose_container, choose_reduction, total_bound
+from binpoint.backends.tensor_expression.bounds import (
+    choose_container,
+    choose_reduction,
+    nominal_magnitudes,
+    total_bound,
+)
 from binpoint.backends.tensor_expression.capability import Capability, host_capability
 from binpoint.backends.tensor_expression.checks import check_spec
-from binpoint.backends.tensor_expression.compiler import choose_design
+from binpoint.backends.tensor_expression.compiler import designs
 from binpoint.backends.tensor_expression.generic import GenericDesign
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan, nameless
 from binpoint.support.diagnostics import did_you_mean, user_error
@@ -56,10 +58,7 @@ def emit(program: Program, kind: str, directory: Path, capability: Capability | 
 
 def nominal_plan(spec: KernelSpec, form: Form) -> KernelPlan:
     """The plan that widths alone justify: all weights as large as they can be, inputs of one exponent, no bias."""
-    operation, magnitude = spec.operation, 0
-    if isinstance(operation, Convolution):
-        magnitude = prod(_weight_shape(spec, operation)[1:]) << (operation.weight_bits - 1)
-    total = total_bound(spec, magnitude, KernelExponents((0,) * len(spec.inputs), 0))
+    total = total_bound(spec, nominal_magnitudes(spec), KernelExponents((0,) * len(spec.inputs), 0))
     container = choose_container(spec, total, 0)
     return KernelPlan(nameless(spec), container, choose_reduction(spec, container, total), not spec.exact, form)
 
@@ -90,11 +89,7 @@ def _texts(program: Program, kind: str, capability: Capability) -> Iterator[tupl
 def _module(plan: KernelPlan, kind: str, capability: Capability) -> Any:
     if kind == "c":
         return GenericDesign(vectors=False).build(plan)
-    operation = plan.spec.operation
-    weight: IntArray | None = None
-    if isinstance(operation, Convolution):
-        weight = np.zeros(_weight_shape(plan.spec, operation), np.int64)
-    return choose_design(plan, weight, capability).build(plan)
+    return designs(plan, capability)[0].build(plan)
 
 
 def _statistics_module(container: Container, form: Form, kind: str) -> Any:
@@ -124,10 +119,6 @@ def _text(module: Any, kind: str, capability: Capability) -> str:
     if kind == "c":
         return str(compile_module(module, target=Target({"kind": "c"})).mod.inspect_source())
     return str(compile_module(module, target=target(capability)).mod.inspect_source("ll"))
-
-
-def _weight_shape(spec: KernelSpec, operation: Convolution) -> tuple[int, ...]:
-    return spec.output.channels, spec.inputs[0].channels // operation.groups, *operation.kernel
 
 
 def _file_stem(name: str, taken: set[str]) -> str:

@@ -15,12 +15,16 @@ from binpoint.backends.kernel import KernelSpec
 from binpoint.backends.tensor_expression import arithmetic, stochastic, wide
 from binpoint.backends.tensor_expression.arithmetic import Expression, Scalars, cast
 from binpoint.backends.tensor_expression.layout import storage_dtype
-from binpoint.backends.tensor_expression.operations import Part, reduce_axis, sizes
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan
-from binpoint.support.numeric import Rounding
+from binpoint.backends.tensor_expression.runtime_scalars import leaky_slope
+from binpoint.backends.tensor_expression.tensors import Part, reduce_axis, sizes
+from binpoint.support.numeric import FixedConstant, Rounding
 
 BiasReader = Callable[[Expression], Expression]
 """c -> the aligned bias of output channel c, in the container's dtype."""
+
+Condition = Callable[..., Expression]
+"""(n, c, h, w) -> whether a leaky gradient passes there unscaled."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +41,25 @@ class Stages:
     counts: tuple[Expression, ...]
 
 
-def finish(plan: KernelPlan, part: Part, total: Expression, bias: BiasReader | None, scalars: Scalars) -> Stages:
-    """All stages after the exact results `total`."""
+def finish(
+    plan: KernelPlan,
+    part: Part,
+    total: Expression,
+    bias: BiasReader | None,
+    scalars: Scalars,
+    passes: Condition | None = None,
+) -> Stages:
+    """All stages after the exact results `total`. `passes` is for the gradient of a leaky ReLU alone."""
     if plan.container is Container.WIDE:
-        return _finish_wide(plan, part, total, bias, scalars)
+        return _finish_wide(plan, part, total, bias, scalars, passes)
     spec, shape = plan.spec, sizes(part.shape)
 
     def value_at(*index: Expression) -> Expression:
         value = cast(total(*index), plan.container.dtype)
         if bias is not None:
             value = value + bias(part.coordinates(*index)[1])
+        if passes is not None:
+            return arithmetic.leak(value, passes(*part.coordinates(*index)), _slope(spec))
         return arithmetic.activate(value, spec.activation, scalars)
 
     value = te.compute(shape, value_at, name="value")
@@ -54,7 +67,20 @@ def finish(plan: KernelPlan, part: Part, total: Expression, bias: BiasReader | N
     return Stages((value,), _output(spec, part, rounded), _event_counts(plan, part, value, rounded))
 
 
-def _finish_wide(plan: KernelPlan, part: Part, total: Expression, bias: BiasReader | None, scalars: Scalars) -> Stages:
+def _slope(spec: KernelSpec) -> FixedConstant:
+    slope = leaky_slope(spec)
+    assert slope is not None
+    return slope
+
+
+def _finish_wide(
+    plan: KernelPlan,
+    part: Part,
+    total: Expression,
+    bias: BiasReader | None,
+    scalars: Scalars,
+    passes: Condition | None,
+) -> Stages:
     spec, accumulator, shape = plan.spec, plan.spec.accumulator, sizes(part.shape)
 
     def exact(*index: Expression) -> Expression:
@@ -72,10 +98,14 @@ def _finish_wide(plan: KernelPlan, part: Part, total: Expression, bias: BiasRead
         return left.astype("int32")
 
     accumulated = te.compute(shape, with_bias, name="accumulated")
-    high, low = (
-        te.compute(shape, _limb(accumulated, spec, scalars, limb), name=name)
-        for limb, name in enumerate(("high", "low"))
-    )
+
+    def both_limbs(*index: Expression) -> tuple[Expression, Expression]:
+        value = accumulated(*index)
+        if passes is not None:
+            return wide.leaked_limbs(value, passes(*part.coordinates(*index)), _slope(spec))
+        return wide.activated_limbs(value, spec.activation, scalars)
+
+    high, low = (te.compute(shape, _limb(both_limbs, limb), name=name) for limb, name in enumerate(("high", "low")))
     value = te.compute(shape, lambda *index: wide.fold(high(*index), low(*index), scalars), name="value")
     rounded = te.compute(
         shape, _rounding(spec, part, value, lambda *index: (high(*index), low(*index)), scalars), name="rounded"
@@ -84,8 +114,8 @@ def _finish_wide(plan: KernelPlan, part: Part, total: Expression, bias: BiasRead
     return Stages((high, low), _output(spec, part, rounded), counts)
 
 
-def _limb(accumulated: Expression, spec: KernelSpec, scalars: Scalars, limb: int) -> Callable[..., Expression]:
-    return lambda *index: wide.activated_limbs(accumulated(*index), spec.activation, scalars)[limb]
+def _limb(both: Callable[..., tuple[Expression, Expression]], limb: int) -> Callable[..., Expression]:
+    return lambda *index: both(*index)[limb]
 
 
 def _limbs_of(value: Expression) -> Callable[..., tuple[Expression, Expression]]:
@@ -105,9 +135,7 @@ def _rounding(
 
     def body(*index: Expression) -> Expression:
         floor = arithmetic.round_to_output(value(*index), Rounding.FLOOR, scalars)
-        n, c, h, w = (cast(coordinate, "int64") for coordinate in part.coordinates(*index))
-        image = n + scalars["image_offset"] if "image_offset" in scalars else n
-        element = ((image * spec.output.channels + c) * spec.output.height + h) * spec.output.width + w
+        element = part.element(*index)
         up = stochastic.rounds_up(*limbs(*index), element, scalars)
         return floor + cast(up, str(floor.ty.dtype))
 

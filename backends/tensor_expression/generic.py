@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from binpoint.backends.kernel import Convolution, IntArray
-from binpoint.backends.tensor_expression.design import EventCounts
-from binpoint.backends.tensor_expression.layout import feature_map_layout, storage_dtype
+from binpoint.backends.kernel import IntArray
+from binpoint.backends.tensor_expression.layout import feature_map_layout
 from binpoint.backends.tensor_expression.plan import Form, KernelPlan
 
 EVENTS = ("saturated", "underflowed", "overflowed")
-"""The stages that count events, in the order of `EventCounts`."""
+"""The stages that count events, in the order of `Design.event_shapes`."""
+
+SUMS = ("window_sum", "total")
+"""The stages of exact results, which the code generator vectorises where they sum nothing."""
 
 SMALLEST_VECTOR = 8
 """Lanes that are worth a vector; the blocks of narrower feature maps are left to the code generator."""
@@ -31,10 +33,15 @@ class GenericDesign:
     """
 
     name = "generic"
+    picks = False
     lanes: Mapping[str, int] = {}
 
     def __init__(self, *, vectors: bool = True) -> None:
         self._smallest_vector: float = SMALLEST_VECTOR if vectors else inf
+
+    def exact_with(self, plan: KernelPlan, filters: IntArray) -> bool:
+        """Always: products and sums fit the plan's dtypes."""
+        return True
 
     def build(self, plan: KernelPlan) -> Any:
         """The scheduled IRModule of a layer or of a PE program."""
@@ -43,25 +50,22 @@ class GenericDesign:
         from binpoint.backends.tensor_expression.definition import define
 
         schedule = s_tir.Schedule(IRModule({"main": te.create_prim_func(define(plan))}))
-        if plan.form is Form.LAYER:
-            _schedule_layer(schedule, self._smallest_vector)
-        else:
-            _schedule_tile(schedule)
-        return schedule.mod
+        return schedule_layer(schedule, self._smallest_vector) if plan.form is Form.LAYER else _schedule_tile(schedule)
 
     def pack_weight(self, plan: KernelPlan, weight: IntArray) -> IntArray:
         """[K blocks, C / groups, R, S, block]."""
-        operation = plan.spec.operation
-        assert isinstance(operation, Convolution)
-        block = self._block(plan)
-        blocks = -(-weight.shape[0] // block)
-        padded = np.zeros((blocks * block, *weight.shape[1:]), storage_dtype(operation.weight_bits))
+        rows = self.weight_rows(plan)
+        padded = np.zeros((-(-weight.shape[0] // rows) * rows, *weight.shape[1:]), weight.dtype)
         padded[: weight.shape[0]] = weight
-        return np.moveaxis(padded.reshape(blocks, block, *weight.shape[1:]), 1, -1)
+        return np.moveaxis(padded.reshape(-1, rows, *weight.shape[1:]), 1, -1)
+
+    def weight_rows(self, plan: KernelPlan) -> int:
+        """The channels of a block."""
+        return feature_map_layout(plan.spec.output).block if plan.form is Form.LAYER else 1
 
     def bias_length(self, plan: KernelPlan) -> int:
         """Output channels, rounded up to whole blocks."""
-        block = self._block(plan)
+        block = self.weight_rows(plan)
         return -(-plan.spec.output.channels // block) * block
 
     def images_per_call(self, plan: KernelPlan) -> int | None:
@@ -75,37 +79,41 @@ class GenericDesign:
         shape = (*outer, block) if plan.form is Form.LAYER else (1,)
         return [shape] * (3 if plan.checked else 2)
 
-    def count_events(self, plan: KernelPlan, arrays: Sequence[IntArray]) -> EventCounts:
-        """The sum of each array."""
-        return EventCounts(*(int(array.sum(dtype=np.int64)) for array in arrays))
 
-    @staticmethod
-    def _block(plan: KernelPlan) -> int:
-        return feature_map_layout(plan.spec.output).block if plan.form is Form.LAYER else 1
+def schedule_layer(schedule: Any, smallest_vector: float = SMALLEST_VECTOR) -> Any:
+    """Parallel rows from the exact results on; what comes before them (padding, softmax, keys) is a pass of its own.
 
-
-def _schedule_layer(schedule: Any, smallest_vector: float) -> None:
-    """Parallel rows from the exact results on; what comes before them (padding, softmax) is a pass of its own."""
+    Gives the scheduled module.
+    """
 
     def vectorize(lane: Any) -> None:
         if int(schedule.get(lane).extent) >= smallest_vector:
             schedule.vectorize(lane)
 
     names = _block_names(schedule)
-    first = names.index("window_sum") if "window_sum" in names else names.index("total")
+    first = next(names.index(name) for name in SUMS if name in names)
+
+    def in_rows(stage: Any, consumers: Sequence[str]) -> None:
+        n, block, h, w, lane, *reduction = schedule.get_loops(stage)
+        schedule.reorder(n, block, h, *reduction, w, lane)
+        row = schedule.fuse(n, block, h)
+        for name in consumers:
+            schedule.reverse_compute_at(schedule.get_sblock(name), row, preserve_unit_loops=True)
+        schedule.parallel(row)
+        if reduction:
+            vectorize(lane)
+            vectorize(_innermost(schedule, schedule.decompose_reduction(stage, reduction[0])))
+
     for name in names[:first]:
-        schedule.parallel(schedule.get_loops(schedule.get_sblock(name))[0])
-    root = schedule.get_sblock(names[first])
-    n, block, h, w, lane, *reduction = schedule.get_loops(root)
-    schedule.reorder(n, block, h, *reduction, w, lane)
-    row = schedule.fuse(n, block, h)
+        stage = schedule.get_sblock(name)
+        if name == "keys":
+            in_rows(stage, ())
+        else:
+            schedule.parallel(schedule.get_loops(stage)[0])
+    in_rows(schedule.get_sblock(names[first]), names[first + 1 :])
     for name in names[first + 1 :]:
-        schedule.reverse_compute_at(schedule.get_sblock(name), row, preserve_unit_loops=True)
-    schedule.parallel(row)
-    if reduction:
-        vectorize(lane)
-        vectorize(_innermost(schedule, schedule.decompose_reduction(root, reduction[0])))
-    for name in names[first + 1 :]:
+        if name in SUMS:
+            continue
         stage = schedule.get_sblock(name)
         if name in EVENTS:
             # All lanes of a pixel are counted at once.
@@ -113,19 +121,24 @@ def _schedule_layer(schedule: Any, smallest_vector: float) -> None:
             schedule.reorder(w, lane)
             vectorize(lane)
             vectorize(_innermost(schedule, schedule.decompose_reduction(stage, w)))
-        elif name != "total":
+        else:
             vectorize(_innermost(schedule, stage))
+    return schedule.mod
 
 
-def _schedule_tile(schedule: Any) -> None:
-    """Padding is read in place, so that a PE touches nothing outside its tile; columns are innermost."""
+def _schedule_tile(schedule: Any) -> Any:
+    """Padding is read in place, so that a PE touches nothing outside its tile; columns are innermost.
+
+    Gives the scheduled module.
+    """
     names = _block_names(schedule)
     if "padded" in names:
         schedule.compute_inline(schedule.get_sblock("padded"))
-    for name in ("window_sum", "total"):
+    for name in ("keys", *SUMS):
         if name in names:
             _, _, _, w, lane, *reduction = schedule.get_loops(schedule.get_sblock(name))
             schedule.reorder(*reduction, w, lane)
+    return schedule.mod
 
 
 def _innermost(schedule: Any, block: Any) -> Any:

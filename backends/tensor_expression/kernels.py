@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import gcd, lcm, prod
+from typing import Any
 
 import numpy as np
 
@@ -17,36 +18,48 @@ from binpoint.backends.kernel import (
     KernelParameters,
     KernelResult,
     KernelSpec,
-    StatisticsRecord,
 )
-from binpoint.backends.memory import ALIGNMENT, aligned_empty
-from binpoint.backends.tensor_expression.binding import Binding, Setting
-from binpoint.backends.tensor_expression.buffers import FeatureMap, Workspace, argument
+from binpoint.backends.memory import ALIGNMENT
+from binpoint.backends.tensor_expression.binding import Binding, Request, Setting
+from binpoint.backends.tensor_expression.buffers import FeatureMap, Workspace, argument, empty_feature_map
 from binpoint.backends.tensor_expression.compiler import Compiler
-from binpoint.backends.tensor_expression.layout import feature_map_layout, storage_dtype
-from binpoint.backends.tensor_expression.plan import Container, Form
+from binpoint.backends.tensor_expression.layout import GROUP, feature_map_layout
+from binpoint.backends.tensor_expression.plan import Form
 from binpoint.backends.tensor_expression.runtime_scalars import call_scalars
-from binpoint.backends.tensor_expression.statistics import StatisticsCircuit, pair_list
+from binpoint.backends.tensor_expression.statistics import Selection, StatisticsCircuits, select
+from binpoint.backends.tensor_expression.weights import Filters
 
-VALUES_BYTES = 8 << 20
+VALUES_BYTES = 1 << 24
 """Values before quantisation that one chunk of images may take: they are read again while they are in the cache."""
 
 
 class LayerKernel:
-    """See `binpoint.backends.kernel.Kernel`. Computes a batch in chunks of images."""
+    """See `binpoint.backends.training_backend.TrainableKernel`. Computes a batch in chunks of images.
+
+    `filters` says how the kernel reads its weight, see `binding.Binding`.
+    """
 
     def __init__(
-        self, spec: KernelSpec, parameters: KernelParameters, compiler: Compiler, workspace: Workspace
+        self,
+        spec: KernelSpec,
+        parameters: KernelParameters,
+        compiler: Compiler,
+        workspace: Workspace,
+        filters: Filters | None = None,
     ) -> None:
         self.spec = spec
-        self._compiler = compiler
-        self._binding = Binding(spec, parameters, Form.LAYER, compiler)
+        self._binding = Binding(spec, parameters, Form.LAYER, compiler, filters)
         self._workspace = workspace
-        self._circuits: dict[Container, StatisticsCircuit] = {}
+        self._circuits = StatisticsCircuits(Form.LAYER, compiler)
+        self._layout = feature_map_layout(spec.output)
+
+    def bind(self, parameters: KernelParameters) -> None:
+        """Take new mantissas of the same shapes and widths; nothing is compiled again."""
+        self._binding.bind(parameters)
 
     def design(self, exponents: KernelExponents, *, sampled: bool = False) -> str:
         """The name of the design that computes the layer with these exponents, and statistics where `sampled`."""
-        return self._binding.setting(exponents, values=sampled).design.name
+        return self._binding.setting(exponents, Request(values=sampled)).design.name
 
     def __call__(
         self,
@@ -59,79 +72,88 @@ class LayerKernel:
     ) -> KernelResult:
         """Compute all images of the batch."""
         spec, batch = self.spec, inputs[0].batch
-        acquires = sample is not None and spec.statistics and not spec.exact
-        setting = self._binding.setting(exponents, values=acquires)
-        shape = feature_map_layout(spec.output).shape(spec.output, batch)
-        output = aligned_empty(shape, storage_dtype(spec.output.bits))
+        selection = None
+        if sample is not None and spec.statistics and not spec.exact:
+            selection = select(sample, self._layout)
+        picked = selection is not None and selection.picks is not None
+        setting = self._binding.setting(exponents, Request(selection is not None, picked))
+        output = empty_feature_map(spec.output, batch)
         events = Events(results=batch * prod(spec.output.shape))
-        record = EMPTY_RECORD if acquires else None
-        for images in self._chunks(setting, [*(each.blocked for each in inputs), output]):
-            values, counted = self._run(setting, inputs, output, images, draw, first_image)
+        record = None if selection is None else EMPTY_RECORD
+        for images in self._chunks(setting, [*inputs, output]):
+            part = selection if selection is None or images is None else selection.of(images)
+            values, counted = self._run(setting, inputs, output, images, part, draw, first_image)
             events = events.merge(counted)
-            if record is not None and sample is not None:
-                record = record.merge(self._acquire(setting, values, sample[images]))
-        return KernelResult(FeatureMap(spec.output, output), record, events)
-
-    def _acquire(self, setting: Setting, values: Sequence[IntArray], sample: BoolArray) -> StatisticsRecord:
-        """The statistics of the sampled pairs of a chunk."""
-        pairs = pair_list(sample)
-        if not len(pairs):
-            return EMPTY_RECORD
-        container = setting.plan.container
-        if container not in self._circuits:
-            self._circuits[container] = StatisticsCircuit(container, Form.LAYER, self._compiler)
-        arguments = [argument(each) for each in values]
-        return self._circuits[container].acquire(arguments, argument(pairs), setting.value_exponent)
+            if record is not None and part is not None:
+                pairs = part.groups if setting.plan.picked else part.pairs
+                found = self._circuits.acquire(setting.plan.container, values, pairs, setting.value_exponent)
+                record = record.merge(found)
+        return KernelResult(output, record, events)
 
     def _run(
         self,
         setting: Setting,
         inputs: Sequence[FeatureMap],
-        output: IntArray,
-        images: slice,
+        output: FeatureMap,
+        images: slice | None,
+        selection: Selection | None,
         draw: Draw | None,
         first_image: int,
-    ) -> tuple[list[IntArray], Events]:
-        """One call of the code: the values, where the plan has them, and the events."""
+    ) -> tuple[list[Any], Events]:
+        """One call of the code for some images, None for all: the values, where the plan has them, and the events."""
         plan, design = setting.plan, setting.design
-        count = images.stop - images.start
         lanes = design.lanes.get
-        counts = (
-            []
-            if plan.spec.exact
-            else [
-                self._workspace.take(f"events{index}", shape, "int32")
-                for index, shape in enumerate(design.event_shapes(plan, count))
-            ]
-        )
-        values = [
-            self._workspace.take(f"values{index}", output[images].shape, plan.container.dtype)
-            for index in range(plan.value_tensors)
-        ]
-        setting.function(
-            *(argument(each.blocked[images], lanes("input", 1)) for each in inputs),
-            *setting.operands,
-            argument(output[images], lanes("output", 1)),
-            *(argument(each, lanes("events", 1)) for each in counts),
-            *(argument(each, lanes("values", 1)) for each in values),
-            *setting.scalars,
-            *call_scalars(plan, draw, first_image + images.start),
-        )
-        if plan.spec.exact:
-            return values, Events(0)
-        counted = design.count_events(plan, counts)
-        return values, Events(0, counted.saturated, counted.underflowed, counted.accumulator_overflows)
 
-    def _chunks(self, setting: Setting, arrays: Sequence[IntArray]) -> Iterator[slice]:
-        """The batch in slices that suit the design and the caches, each aligned in every array."""
-        batch = len(arrays[0])
+        def of(feature_map: FeatureMap, name: str) -> Any:
+            if images is None:
+                return feature_map.argument(lanes(name, 1))
+            return argument(feature_map.blocked[images], lanes(name, 1))
+
+        count = output.batch if images is None else images.stop - images.start
+        counts = [
+            self._workspace.take(f"events{index}", shape, "int32", lanes("events", 1))
+            for index, shape in enumerate(() if plan.spec.exact else design.event_shapes(plan, count))
+        ]
+        shape = self._values_shape(setting, count)
+        names = [f"values{index}" for index in range(plan.value_tensors)]
+        dtype, width = plan.container.dtype, 1 if plan.picked else lanes("values", 1)
+        picks = [argument(selection.picks)] if plan.picked and selection and selection.picks is not None else []
+        first = first_image if images is None else first_image + images.start
+        setting.function(
+            *(of(each, "input") for each in inputs),
+            *setting.operands,
+            *picks,
+            of(output, "output"),
+            *(each for _, each in counts),
+            *(self._workspace.take(name, shape, dtype, width)[1] for name in names),
+            *setting.scalars,
+            *call_scalars(plan, draw, first),
+        )
+        values = [self._workspace.take(name, shape, dtype)[1] for name in names]
+        return values, Events(0, *(_total(array, count * prod(self.spec.output.shape)) for array, _ in counts))
+
+    def _chunks(self, setting: Setting, maps: Sequence[FeatureMap]) -> Iterator[slice | None]:
+        """The batch in slices that suit the design and the caches, each aligned in every array; None for all of it."""
+        batch = maps[0].batch
         if not batch:
             return
         wanted = setting.design.images_per_call(setting.plan) or batch
         if setting.plan.values:
-            image_bytes = arrays[-1][0].size * np.dtype(setting.plan.container.dtype).itemsize
-            wanted = min(wanted, max(1, VALUES_BYTES // image_bytes))
-        aligned = lcm(*(ALIGNMENT // gcd(ALIGNMENT, array[0].nbytes) for array in arrays))
+            image = prod(self._values_shape(setting, 1)) * np.dtype(setting.plan.container.dtype).itemsize
+            wanted = min(wanted, max(1, VALUES_BYTES // image))
+        if wanted >= batch:
+            yield None
+            return
+        aligned = lcm(*(ALIGNMENT // gcd(ALIGNMENT, each.blocked[0].nbytes) for each in maps))
         step = -(-wanted // aligned) * aligned
         for start in range(0, batch, step):
             yield slice(start, min(start + step, batch))
+
+    def _values_shape(self, setting: Setting, batch: int) -> tuple[int, ...]:
+        shape = self._layout.shape(self.spec.output, batch)
+        return (*shape[:-1], self._layout.block // GROUP) if setting.plan.picked else shape
+
+
+def _total(counts: IntArray, results: int) -> int:
+    """The sum of counts of results; adding without widening is several times faster."""
+    return int(counts.sum(dtype=np.int32 if results < 1 << 31 else np.int64))

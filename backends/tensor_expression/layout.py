@@ -35,6 +35,10 @@ def storage_dtype(bits: int) -> str:
     return "int8" if bits <= 8 else "int16"
 
 
+GROUP = 8
+"""Channels of a group, of which a call may pick one for statistics: the int32 lanes of an AVX2 register."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """Channels in blocks of `block`."""

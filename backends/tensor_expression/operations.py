@@ -1,16 +1,12 @@
-"""The definition of each operation as `te.compute`, over abstract inputs and any part of the output.
+"""The definition of each operation as `te.compute`, over abstract inputs and any part of the output (see `tensors`).
 
-A definition serves a whole layer (feature maps in channel blocks) and the PE program of one tile (NCHW): a `Part`
-says which results a tensor's indices stand for, a `Source` reads the element (n, c, h, w) of an input. The result is
-exact, in the plan's reduction dtype, bias excluded; for exact operations it is the moved mantissas.
+The result is exact, in the plan's reduction dtype, bias excluded; for exact operations it is the moved mantissas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
 
 from tvm import te, tirx
 
@@ -25,89 +21,15 @@ from binpoint.backends.kernel import (
     Resize,
     Sigmoid,
     Softmax,
-    TensorSpec,
     Widen,
 )
-from binpoint.backends.oracle.fixed_point import deterministic, mantissa_range
+from binpoint.backends.oracle.fixed_point import mantissa_range
 from binpoint.backends.tables import FRACTION_BITS
-from binpoint.backends.tensor_expression.arithmetic import Expression, Scalars, cast, shift_right, spread
+from binpoint.backends.tensor_expression import gradient_operations
+from binpoint.backends.tensor_expression.arithmetic import Expression, Scalars, align, cast
 from binpoint.backends.tensor_expression.layout import Layout
 from binpoint.backends.tensor_expression.plan import KernelPlan
-
-INDEX = "int64"
-"""The dtype of sizes and indices: feature maps of a batch may hold more than 2^31 elements."""
-
-
-Coordinates = tuple[Expression, Expression, Expression, Expression]
-"""(n, c, h, w)."""
-
-
-def sizes(shape: Sequence[Any]) -> tuple[Expression, ...]:
-    """A shape with its integers as index constants."""
-    return tuple(tirx.const(size, INDEX) if isinstance(size, int) else size for size in shape)
-
-
-def reduce_axis(extent: Any, name: str) -> Expression:
-    """A reduction axis 0 <= name < extent."""
-    return te.reduce_axis(sizes((0, extent)), name)
-
-
-@dataclass(frozen=True)
-class Part:
-    """The results that a tensor of `shape` holds: indices -> (n, c, h, w) within the layer.
-
-    n counts from `first_image`. `channels` is the layer's number of output channels. Where `padded`, c may lie past
-    it, in the padding of the last channel block: such a position is no result and must hold 0.
-    """
-
-    shape: tuple[Expression, ...]
-    coordinates: Callable[..., Coordinates]
-    first_image: Expression
-    channels: int
-    padded: bool
-
-    def compute(self, name: str, body: Callable[..., Expression]) -> Expression:
-        """A te tensor whose elements are body(n, c, h, w)."""
-        return te.compute(sizes(self.shape), lambda *index: body(*self.coordinates(*index)), name=name)
-
-    def real(self, c: Expression, value: Expression) -> Expression:
-        """The value; 0, without evaluating it, where the channel is padding."""
-        if not self.padded:
-            return value
-        return tirx.if_then_else(c < self.channels, value, tirx.const(0, str(value.ty.dtype)))
-
-
-@dataclass(frozen=True)
-class Source:
-    """A feature map that a kernel reads, as a te tensor in a layout."""
-
-    tensor: Expression
-    layout: Layout
-    spec: TensorSpec
-
-    def read(self, n: Expression, c: Expression, h: Expression, w: Expression) -> Expression:
-        """The mantissa at (n, c, h, w), in its storage dtype."""
-        return self.tensor(*self.layout.index(n, c, h, w))
-
-    def bordered(self, padding: tuple[int, int, int, int], fill: int) -> Source:
-        """The same map inside a border (top, left, bottom, right) of mantissas `fill`; rows count from its corner."""
-        if not any(padding):
-            return self
-        top, left, bottom, right = padding
-        height, width = self.spec.height, self.spec.width
-        batch, blocks, _, _, block = self.tensor.shape
-
-        def body(n: Expression, b: Expression, h: Expression, w: Expression, lane: Expression) -> Expression:
-            inside = tirx.all(h >= top, h < top + height, w >= left, w < left + width)
-            value = self.tensor(n, b, h - top, w - left, lane)
-            return tirx.if_then_else(inside, value, tirx.const(fill, str(value.ty.dtype)))
-
-        shape = (batch, blocks, height + top + bottom, width + left + right, block)
-        return Source(te.compute(sizes(shape), body, name="padded"), self.layout, self.spec)
-
-
-Operands = Mapping[str, Expression]
-"""Parameters and tables of a kernel as te tensors, by name: `weight`, `table`, `reciprocals`."""
+from binpoint.backends.tensor_expression.tensors import Operands, Part, Source, reduce_axis, sizes, window_axes
 
 
 def define(plan: KernelPlan, part: Part, sources: Sequence[Source], operands: Operands, scalars: Scalars) -> Expression:
@@ -135,7 +57,7 @@ def define(plan: KernelPlan, part: Part, sources: Sequence[Source], operands: Op
         case Reshape():
             return _reshape(spec, part, source)
         case _:
-            raise ValueError(f"no kernel is defined for {type(spec.operation).__name__}")
+            return gradient_operations.define(plan, part, sources, operands, scalars)
 
 
 def _convolution(
@@ -150,13 +72,12 @@ def _convolution(
     image = source.bordered(operation.padding, fill=0)
     weights = Layout(int(weight.shape[-1]))
     c = reduce_axis(inputs_a_group, "c")
-    r, s = _window_axes(operation.kernel)
+    r, s = window_axes(operation.kernel)
 
     def body(n: Expression, k: Expression, h: Expression, w: Expression) -> Expression:
         channel = c
         if operation.groups > 1:
-            existing = tirx.min(k, part.channels - 1) if part.padded else k
-            channel = existing // outputs_a_group * inputs_a_group + c
+            channel = part.existing(k) // outputs_a_group * inputs_a_group + c
         row = h * operation.stride[0] + r * operation.dilation[0]
         column = w * operation.stride[1] + s * operation.dilation[1]
         left = cast(image.read(n, channel, row, column), "int32")
@@ -166,16 +87,12 @@ def _convolution(
     return part.compute("total", body)
 
 
-def _window_axes(kernel: tuple[int, int]) -> tuple[Expression, Expression]:
-    return reduce_axis(kernel[0], "r"), reduce_axis(kernel[1], "s")
-
-
 def _average_pool(
     plan: KernelPlan, operation: AveragePool, part: Part, source: Source, reciprocals: Expression
 ) -> Expression:
     """The sum of each window times its reciprocal, [H_out, W_out] multipliers."""
     image = source.bordered(operation.padding, fill=0)
-    r, s = _window_axes(operation.kernel)
+    r, s = window_axes(operation.kernel)
     stride = operation.stride
 
     def window(n: Expression, c: Expression, h: Expression, w: Expression) -> Expression:
@@ -193,23 +110,19 @@ def _average_pool(
 def _max_pool(operation: MaxPool, part: Part, source: Source) -> Expression:
     """The largest mantissa of each window. The border holds the least one, and no window is all border."""
     image = source.bordered(operation.padding, fill=mantissa_range(source.spec.bits)[0])
-    r, s = _window_axes(operation.kernel)
+    r, s = window_axes(operation.kernel)
     stride = operation.stride
     return part.compute(
         "total", lambda n, c, h, w: te.max(image.read(n, c, h * stride[0] + r, w * stride[1] + s), axis=[r, s])
     )
 
 
-def _aligned(plan: KernelPlan, index: int, mantissa: Expression, scalars: Scalars) -> Expression:
-    """An operand of add or concat at the accumulator's exponent."""
-    value = cast(mantissa, plan.reduction)
-    shifted = value << spread(scalars[f"input{index}_left_shift"], value)
-    return shift_right(shifted, deterministic(plan.spec.rounding), scalars, prefix=f"input{index}_")
-
-
 def _add(plan: KernelPlan, part: Part, sources: Sequence[Source], scalars: Scalars) -> Expression:
     def body(*at: Expression) -> Expression:
-        terms = [_aligned(plan, index, source.read(*at), scalars) for index, source in enumerate(sources)]
+        terms = [
+            align(cast(source.read(*at), plan.reduction), plan.spec.rounding, scalars, prefix=f"input{index}_")
+            for index, source in enumerate(sources)
+        ]
         return sum(terms[1:], start=terms[0])
 
     return part.compute("total", body)
@@ -221,7 +134,8 @@ def _concat(plan: KernelPlan, part: Part, sources: Sequence[Source], scalars: Sc
     def body(n: Expression, c: Expression, h: Expression, w: Expression) -> Expression:
         def from_source(index: int) -> Expression:
             first, end = borders[index]
-            value = _aligned(plan, index, sources[index].read(n, c - first, h, w), scalars)
+            mantissa = cast(sources[index].read(n, c - first, h, w), plan.reduction)
+            value = align(mantissa, plan.spec.rounding, scalars, prefix=f"input{index}_")
             return value if index == len(sources) - 1 else tirx.if_then_else(c < end, value, from_source(index + 1))
 
         return part.real(c, from_source(0))

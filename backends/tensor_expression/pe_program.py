@@ -26,13 +26,13 @@ from binpoint.backends.kernel import (
     TileResult,
 )
 from binpoint.backends.memory import aligned_copy, aligned_empty, is_aligned
-from binpoint.backends.tensor_expression.binding import Binding, Setting
+from binpoint.backends.tensor_expression.binding import Binding, Request, Setting
 from binpoint.backends.tensor_expression.buffers import argument
 from binpoint.backends.tensor_expression.compiler import Compiler
 from binpoint.backends.tensor_expression.layout import storage_dtype
 from binpoint.backends.tensor_expression.plan import Container, Form
 from binpoint.backends.tensor_expression.runtime_scalars import call_scalars
-from binpoint.backends.tensor_expression.statistics import StatisticsCircuit, pair_list
+from binpoint.backends.tensor_expression.statistics import StatisticsCircuits, pair_list
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,10 @@ class TileProgram:
 
     def __init__(self, spec: KernelSpec, parameters: KernelParameters, compiler: Compiler) -> None:
         self.spec = spec
-        self._compiler = compiler
         self._binding = Binding(spec, parameters, Form.TILE, compiler)
         self._in_place: tuple[tuple[IntArray, ...], tuple[Any, ...]] = (), ()
         self._memories: dict[tuple[Container, int, int], _TileMemory] = {}
-        self._circuits: dict[Container, StatisticsCircuit] = {}
+        self._circuits = StatisticsCircuits(Form.TILE, compiler)
 
     def __call__(
         self,
@@ -72,7 +71,7 @@ class TileProgram:
     ) -> TileResult:
         """Compute one tile."""
         spec = self.spec
-        setting = self._binding.setting(exponents, values=not spec.exact)
+        setting = self._binding.setting(exponents, Request(values=not spec.exact, batch=len(inputs[0])))
         plan = setting.plan
         memory = self._memories.get((plan.container, tile.images, tile.channels))
         if memory is None:
@@ -130,7 +129,5 @@ class TileProgram:
         return memory
 
     def _acquire(self, setting: Setting, memory: _TileMemory) -> StatisticsRecord:
-        container = setting.plan.container
-        if container not in self._circuits:
-            self._circuits[container] = StatisticsCircuit(container, Form.TILE, self._compiler)
-        return self._circuits[container].acquire(memory.values, memory.pairs, setting.value_exponent)
+        circuit = self._circuits.circuit(setting.plan.container)
+        return circuit.acquire(memory.values, memory.pairs, setting.value_exponent)

@@ -52,7 +52,8 @@ class KernelPlan:
     """Everything that decides a kernel's code; equal plans share it.
 
     `spec` has no name: identical layers compile once. `reduction` is the dtype of the sum. `values` says
-    whether the values before quantisation are an output too, for statistics.
+    whether the values before quantisation are an output too, for statistics; `picked` that these are the values of one
+    channel of each group of 8, which the call picks for each image.
     """
 
     spec: KernelSpec
@@ -60,6 +61,7 @@ class KernelPlan:
     reduction: str
     values: bool
     form: Form = Form.LAYER
+    picked: bool = False
 
     @property
     def value_tensors(self) -> int:

@@ -21,8 +21,11 @@ def available_cores() -> int:
 
 
 def reserve_threads(threads: int | None) -> None:
-    """Size the pool for all cores, or for as many threads as asked for. Call before the first kernel runs."""
-    os.environ[POOL_SIZE] = str(max(available_cores(), threads or 1, int(os.environ.get(POOL_SIZE) or 1)))
+    """Size the pool for all cores, or for as many threads as asked for. Call before the first kernel runs.
+
+    What the environment says is overruled: a pool of thousands of threads would only spin.
+    """
+    os.environ[POOL_SIZE] = str(max(available_cores(), threads or 1))
 
 
 def use_threads(threads: int | None) -> None:

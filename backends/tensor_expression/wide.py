@@ -21,6 +21,7 @@ from binpoint.backends.tensor_expression.arithmetic import (
     spread,
 )
 from binpoint.backends.tensor_expression.runtime_scalars import slope_integers
+from binpoint.support.numeric import FixedConstant
 
 LIMB_BITS = 32
 FOLD_BITS = 61
@@ -79,12 +80,16 @@ def add_overflows(left: Expression, right: Expression, accumulator: Accumulator)
 def activated_limbs(
     value: Expression, activation: Activation | None, scalars: Scalars
 ) -> tuple[Expression, Expression]:
-    """(high, low) of the value after its activation, exact; high is below 2^60 in magnitude (`checks.SLOPE_BITS`)."""
-    if not isinstance(activation, LeakyRelu):
-        return limbs(activate(value, activation, scalars))
-    multiplier, fraction_bits = slope_integers(activation.slope)
-    below = value < constant(0, value)
-    factor = tirx.Select(below, constant(multiplier, value), constant(1 << fraction_bits, value))
+    """(high, low) of the value after its activation, exact; see `leaked_limbs`."""
+    if isinstance(activation, LeakyRelu):
+        return leaked_limbs(value, value >= constant(0, value), activation.slope)
+    return limbs(activate(value, activation, scalars))
+
+
+def leaked_limbs(value: Expression, passes: Expression, slope: FixedConstant) -> tuple[Expression, Expression]:
+    """(high, low) of `arithmetic.leak`, exact; high is below 2^60 in magnitude (`checks.SLOPE_BITS`)."""
+    multiplier, fraction_bits = slope_integers(slope)
+    factor = tirx.Select(passes, constant(1 << fraction_bits, value), constant(multiplier, value))
     high, low = limbs(value)
     product = low * factor
     carry, rest = limbs(product)

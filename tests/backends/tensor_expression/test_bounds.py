@@ -14,10 +14,12 @@ from binpoint.backends.oracle.accumulate import exact_sum
 from binpoint.backends.tensor_expression.bounds import (
     choose_container,
     choose_reduction,
+    nominal_magnitudes,
     total_bound,
-    weight_magnitude,
+    weight_magnitudes,
 )
 from binpoint.backends.tensor_expression.plan import Container
+from binpoint.backends.tensor_expression.weights import weight_filters
 from tests.backends.layers import LAYERS, LEAKY, batches, random_parameters
 
 SUMS = [name for name, spec in LAYERS.items() if not spec.exact]
@@ -31,9 +33,13 @@ def test_no_result_exceeds_its_bound(name: str, seed: int, exponents: list[int])
     generator = np.random.default_rng(seed)
     parameters = random_parameters(spec, generator)
     inputs_exponents = KernelExponents(tuple(exponents[: len(spec.inputs)]), 0)
-    magnitude = 0 if parameters.weight is None else weight_magnitude(parameters.weight)
-    bound = total_bound(spec, magnitude, inputs_exponents)
+    magnitudes = nominal_magnitudes(spec)
+    if parameters.weight is not None:
+        actual = weight_magnitudes(spec, weight_filters(spec).of(parameters.weight))
+        assert all(found <= nominal for found, nominal in zip(actual, magnitudes, strict=True))
+        magnitudes = actual
     for inputs in batches(spec, generator):
+        bound = total_bound(spec, magnitudes, inputs_exponents, len(inputs[0]))
         sums = exact_sum(spec, parameters, inputs, inputs_exponents, (0, spec.output.channels))
         assert np.abs(sums).max() <= bound
 
@@ -42,7 +48,8 @@ def test_the_bound_is_reached() -> None:
     """All inputs least, all weights greatest or least by sign: the bound is not a guess."""
     spec = LAYERS["linear"]
     weight = np.full((10, 33, 1, 1), -128)
-    assert total_bound(spec, weight_magnitude(weight), KernelExponents((0,), 0)) == 33 * 128 * 128
+    assert total_bound(spec, weight_magnitudes(spec, weight), KernelExponents((0,), 0)) == 33 * 128 * 128
+    assert nominal_magnitudes(spec) == weight_magnitudes(spec, weight)
 
 
 @pytest.mark.parametrize(

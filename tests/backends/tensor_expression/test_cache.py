@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from binpoint.backends.tensor_expression.cache import DIRECTORY, KernelCache, default_directory
+from binpoint.backends.tensor_expression.cache import DIRECTORY, KernelCache, default_directory, generator_fingerprint
 
 
 def entries(directory: Path) -> list[Path]:
@@ -52,6 +54,27 @@ def test_other_sources_other_entries(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cache.get("conv") is None
 
 
+def test_other_machines_other_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = KernelCache(tmp_path)
+    cache.put("conv", b"code of this machine")
+    monkeypatch.setattr(platform, "machine", lambda: "another")
+    generator_fingerprint.cache_clear()
+    try:
+        assert cache.get("conv") is None
+    finally:
+        generator_fingerprint.cache_clear()
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv(DIRECTORY, raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", fail)
+    assert default_directory() is None
+
+
 def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(DIRECTORY, str(tmp_path))
     assert default_directory() == tmp_path
@@ -91,7 +114,7 @@ print(backend.compiler.generated, "tvm" in sys.modules)
 
 
 def test_a_second_process_needs_no_compiler(tmp_path: Path) -> None:
-    """What one process compiled another one loads, without importing TVM; damaged code is compiled again."""
+    """What one process compiled another one loads, without importing TVM; damage and junk are compiled again."""
 
     def run() -> str:
         command = [sys.executable, "-c", RUN, str(tmp_path)]
@@ -99,6 +122,8 @@ def test_a_second_process_needs_no_compiler(tmp_path: Path) -> None:
 
     assert run() == "2 True"
     assert run() == "0 False"
-    entry = entries(tmp_path)[0]
-    entry.write_bytes(entry.read_bytes()[:-1] + b"?")
-    assert run() == "1 True"
+    damaged, wrong = entries(tmp_path)
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    junk = b"no object code"
+    wrong.write_bytes(hashlib.sha256(junk).digest() + junk)
+    assert run() == "2 True"

@@ -69,7 +69,7 @@ def compiled(plan: KernelPlan) -> Function:
     from binpoint.backends.tensor_expression.codegen import object_code
     from binpoint.backends.tensor_expression.definition import output_part, scalar_variables
     from binpoint.backends.tensor_expression.epilogue import finish
-    from binpoint.backends.tensor_expression.operations import sizes
+    from binpoint.backends.tensor_expression.tensors import sizes
 
     scalars = scalar_variables(plan)
     sums = te.placeholder(sizes((1, 1, 1, WIDTH, 1)), "int64", name="sums")
