@@ -20,20 +20,23 @@ from binpoint.scheduling.workload import Workload
 def layer_workloads(program: Program) -> tuple[Workload, ...]:
     """The kernels that PEs compute, in data-flow order. A reshape moves nothing and is not scheduled."""
     return tuple(
-        _workload(call.spec, call.fused) for call in program.calls if not isinstance(call.spec.operation, Reshape)
+        kernel_workload(call.spec, call.fused, operations_per_result(call.spec))
+        for call in program.calls
+        if not isinstance(call.spec.operation, Reshape)
     )
 
 
-def _workload(spec: KernelSpec, fused: tuple[str, ...]) -> Workload:
+def kernel_workload(spec: KernelSpec, fused: tuple[str, ...], operations: int) -> Workload:
+    """What an image costs in a kernel, at so many operations a result."""
     return Workload(
         layer=spec.name,
         channels=spec.output.channels,
         height=spec.output.height,
         width=spec.output.width,
-        operations_per_result=operations_per_result(spec),
-        input_bytes=sum(_bytes(prod(tensor.shape), tensor.bits) for tensor in spec.inputs),
+        operations_per_result=operations,
+        input_bytes=sum(mantissa_bytes(prod(tensor.shape), tensor.bits) for tensor in spec.inputs),
         parameter_bytes=_parameter_bytes(spec),
-        output_bytes=_bytes(prod(spec.output.shape), spec.output.bits),
+        output_bytes=mantissa_bytes(prod(spec.output.shape), spec.output.bits),
         statistics=spec.statistics and not spec.exact,
         fused=fused,
     )
@@ -65,10 +68,10 @@ def _parameter_bytes(spec: KernelSpec) -> int:
         return 0
     channels = spec.output.channels
     weights = channels * operations_per_result(spec)
-    bias = 0 if operation.bias_bits is None else _bytes(channels, operation.bias_bits)
-    return _bytes(weights, operation.weight_bits) + bias
+    bias = 0 if operation.bias_bits is None else mantissa_bytes(channels, operation.bias_bits)
+    return mantissa_bytes(weights, operation.weight_bits) + bias
 
 
-def _bytes(elements: int, bits: int) -> int:
+def mantissa_bytes(elements: int, bits: int) -> int:
     """Bytes of mantissas in DRAM, each in whole bytes."""
     return elements * -(-bits // 8)

@@ -12,20 +12,30 @@ from binpoint.support.numeric import STATISTICS_OF_RULE, ExponentRule, TensorCla
 from binpoint.support.target import Target
 
 
-def target_misfits(network: NetworkGraph, target: Target) -> list[Diagnostic]:
+def target_misfits(network: NetworkGraph, target: Target, trained: bool = False) -> list[Diagnostic]:
     """Everything that does not fit, one diagnostic a cause; it names the layers and points at the first one.
 
     Operands of the multipliers (activations, weights, and gradients where the network is trained) must fit
     the registers, accumulators the target's, and the update rule what the statistics PEs acquire.
+
+    Args:
+        network: the graph.
+        target: the PE array.
+        trained: whether it is going to be trained, which a network with a loss is in any case.
     """
-    return [*_wide_operands(network, target), *_wide_accumulators(network, target), *_statistics(network, target)]
+    trained = trained or any(layer.kind == "cross_entropy" for layer in network.layers.values())
+    return [
+        *_wide_operands(network, target, trained),
+        *_wide_accumulators(network, target),
+        *_statistics(network, target, trained),
+    ]
 
 
-def _wide_operands(network: NetworkGraph, target: Target) -> Iterator[Diagnostic]:
+def _wide_operands(network: NetworkGraph, target: Target, trained: bool) -> Iterator[Diagnostic]:
     layers: dict[tuple[TensorClass, int], list[str]] = defaultdict(list)
     for name in network.order:
         policy = network.numeric.for_layer(name)
-        for operand in _operands(network, name):
+        for operand in _operands(network, name, trained):
             bits = policy.width(operand)
             if bits is not None and bits > target.register_bits:
                 layers[operand, bits].append(name)
@@ -35,13 +45,13 @@ def _wide_operands(network: NetworkGraph, target: Target) -> Iterator[Diagnostic
         yield _misfit("wide-operand", message, network, names, f"at most {target.register_bits} bits", hint)
 
 
-def _operands(network: NetworkGraph, name: str) -> Iterator[TensorClass]:
+def _operands(network: NetworkGraph, name: str, trained: bool) -> Iterator[TensorClass]:
     """The classes of tensors that a layer's multipliers read."""
     layer = network.layers[name]
     yield TensorClass.ACTIVATIONS
     if LAYER_KINDS[layer.kind].parameters(network.input_shapes(name), layer.attributes):
         yield TensorClass.WEIGHTS
-    if any(other.kind == "cross_entropy" for other in network.layers.values()):
+    if trained:
         yield TensorClass.GRADIENTS
 
 
@@ -57,14 +67,18 @@ def _wide_accumulators(network: NetworkGraph, target: Target) -> Iterator[Diagno
         yield _misfit("wide-accumulator", message, network, names, f"at most {target.accumulator_bits} bits", hint)
 
 
-def _statistics(network: NetworkGraph, target: Target) -> Iterator[Diagnostic]:
+def _statistics(network: NetworkGraph, target: Target, trained: bool) -> Iterator[Diagnostic]:
     acquired = target.acquires if target.statistics_pes else ()
     layers: dict[tuple[ExponentRule, str], list[str]] = defaultdict(list)
     for name in network.order:
-        rule = network.numeric.for_layer(name).update.rule
-        for position in STATISTICS_OF_RULE[rule]:
-            if position not in acquired:
-                layers[rule, position].append(name)
+        policy = network.numeric.for_layer(name)
+        classes = {TensorClass.ACTIVATIONS, *policy.updates}
+        if trained:
+            classes |= {TensorClass.GRADIENTS, TensorClass.WEIGHT_GRADIENTS}
+        for rule in sorted({policy.update_for(tensor_class).rule for tensor_class in classes}):
+            for position in STATISTICS_OF_RULE[rule]:
+                if position not in acquired:
+                    layers[rule, position].append(name)
     for (rule, position), names in layers.items():
         message = f"{rule} needs {position} positions, which no PE of {target.name} acquires"
         fitting = [other for other, needs in STATISTICS_OF_RULE.items() if set(needs) <= set(acquired)]

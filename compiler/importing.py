@@ -15,7 +15,7 @@ from binpoint.compiler.frontends.dsl.printer import print_network
 from binpoint.compiler.network import Input, NetworkGraph
 from binpoint.compiler.parameters import save_parameters
 from binpoint.support.diagnostics import Location, UserError, user_error
-from binpoint.support.files import write_atomically
+from binpoint.support.files import check_writable, write_atomically
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,7 @@ def _check_paths(model: Path, output: Path, weights: Path) -> None:
         for other, taken in places[:position]:
             if path.resolve() == taken.resolve():
                 raise user_error("same-file", f"{what} would overwrite {other}", location=Location(str(path)))
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            raise user_error(
-                "unwritable-file",
-                "cannot write the file",
-                location=Location(str(path)),
-                found="a directory" if path.is_dir() else f"no directory {path.parent}",
-            )
+        check_writable(path)
 
 
 def _write(network: NetworkGraph, parameters: Mapping[str, NDArray[np.float32]], output: Path, weights: Path) -> None:

@@ -16,10 +16,11 @@ from xdsl.irdl import IRDLOperation
 from xdsl.utils.exceptions import VerifyException
 
 from binpoint.backends.kernel import reciprocal_constants
+from binpoint.compiler.formats import Formats
 from binpoint.dialect import fx_accumulate, fx_program, fx_values, nn_layers
 from binpoint.dialect.assembly import location_of, value_name
 from binpoint.dialect.attributes import BitsAttr, ConstantAttr, CountAttr, NameAttr, NamesAttr, PaddingAttr, PairAttr
-from binpoint.dialect.fx_attributes import OnOverflow, OnOverflowAttr, ReciprocalsAttr
+from binpoint.dialect.fx_attributes import ReciprocalsAttr
 from binpoint.dialect.fx_types import (
     FixedTensorType,
     accumulator,
@@ -29,26 +30,21 @@ from binpoint.dialect.fx_types import (
 from binpoint.dialect.groups import Windowed
 from binpoint.dialect.nn_network import NetworkOp, OutputOp
 from binpoint.dialect.nn_types import feature_map_shape, parameter_shape
-from binpoint.dialect.policies import PolicyAttr, RoundingAttr
+from binpoint.dialect.policies import RoundingAttr
 from binpoint.dialect.shapes import Shape, window_divisors
 from binpoint.support.diagnostics import user_error
 from binpoint.support.numeric import (
-    BITS_RANGE,
-    ExponentRule,
+    PARAMETER_UPDATE,
     FixedConstant,
     Granularity,
     NumericPolicy,
     TensorClass,
-    TensorPolicy,
     UpdatePolicy,
     fixed_constant,
 )
 
 Properties = dict[str, Attribute]
 OpT = TypeVar("OpT", bound=IRDLOperation)
-
-PARAMETER_UPDATE = UpdatePolicy(ExponentRule.MSB_MAX, Fraction(0))
-"""How a parameter's exponent is found: its largest value keeps its top bit."""
 
 
 def build_program(network: NetworkOp, accumulator_bits: int, accumulator_wraps: bool, target: str | None) -> Operation:
@@ -78,13 +74,11 @@ def build_program(network: NetworkOp, accumulator_bits: int, accumulator_wraps: 
     return fx_program.ProgramOp.create(properties=properties, regions=[body], location=network.location)
 
 
-class Lowering:
+class Lowering(Formats):
     """The program so far and the formats of its tensors."""
 
     def __init__(self, numeric: NumericPolicy, accumulator_bits: int, accumulator_wraps: bool) -> None:
-        self.numeric = numeric
-        self.accumulator_bits = accumulator_bits
-        self.on_overflow = OnOverflowAttr(OnOverflow.WRAP if accumulator_wraps else OnOverflow.SATURATE)
+        super().__init__(numeric, accumulator_bits, accumulator_wraps)
         self.values: dict[SSAValue, SSAValue] = {}
         self.operations: list[Operation] = []
 
@@ -127,7 +121,8 @@ class Lowering:
         name = op.label.data
         policy = self.numeric.for_layer(name)
         bits = self.bits(policy, TensorClass.ACTIVATIONS, op)
-        properties = dict(op.properties) | {"exponent": self.exponent(op, policy, policy.update, (name,))}
+        update = policy.update_for(TensorClass.ACTIVATIONS)
+        properties = dict(op.properties) | {"exponent": self.exponent(op, policy, update, (name,))}
         type_ = fixed_feature_map(feature_map_shape(op.result), bits, policy.granularity)
         return self.add(fx_program.InputOp, [], type_, properties, op, name).result
 
@@ -147,8 +142,12 @@ class Lowering:
             message = f'{op.name} "{op.label.data}": {error}'
             raise user_error("not-lowered", message, location=location_of(op)) from None
 
+    def parameter_update(self, policy: NumericPolicy, tensor_class: TensorClass) -> UpdatePolicy:
+        """How the exponent of a parameter is found; those of inference are never updated."""
+        return PARAMETER_UPDATE
+
     def parameter(
-        self, op: nn_layers.FilterOp, short: str, shape: tuple[int, ...], tensor_class: TensorClass
+        self, op: nn_layers.LayerOp, short: str, shape: tuple[int, ...], tensor_class: TensorClass
     ) -> SSAValue:
         """A parameter by its final name: the layer's name and `weight` or `bias`."""
         policy, name = self.policy(op), f"{op.label.data}.{short}"
@@ -157,7 +156,7 @@ class Lowering:
         type_ = fixed_parameter(shape, self.bits(policy, tensor_class, op), granularity)
         properties: Properties = {
             "label": NameAttr(name),
-            "exponent": self.exponent(op, policy, PARAMETER_UPDATE, (name,)),
+            "exponent": self.exponent(op, policy, self.parameter_update(policy, tensor_class), (name,)),
         }
         return self.add(fx_program.ParameterOp, [], type_, properties, op, name).result
 
@@ -184,43 +183,9 @@ class Lowering:
         )
         properties: Properties = {
             "rounding": RoundingAttr(policy.rounding),
-            "exponent": self.exponent(op, policy, policy.update, op.layers),
+            "exponent": self.exponent(op, policy, policy.update_for(TensorClass.ACTIVATIONS), op.layers),
         }
         return self.add(fx_values.QuantizeOp, [accumulators], type_, properties, op, op.label.data).result
-
-    def bits(self, policy: NumericPolicy, tensor_class: TensorClass, op: Operation) -> int:
-        """The width of a class of tensors. Raises UserError for one that no type has."""
-        bits = policy.width(tensor_class) or self.accumulator_bits
-        least, most = BITS_RANGE[tensor_class]
-        if not least <= bits <= most:
-            raise user_error(
-                "width-out-of-range",
-                f"{tensor_class} cannot have {bits} bits",
-                location=location_of(op),
-                found=bits,
-                expected=f"{least} to {most} bits",
-            )
-        return bits
-
-    def exponent(
-        self, op: Operation, policy: NumericPolicy, update: UpdatePolicy, names: tuple[str, ...]
-    ) -> PolicyAttr:
-        """How a tensor's exponent is found; the user may have given a start under any of its names.
-
-        Raises UserError for a start outside of the declared range.
-        """
-        least, most = policy.exponent_range
-        given = [name for name in names if name in self.numeric.exponents]
-        start = self.numeric.exponents[given[0]] if given else None
-        if start is not None and not least <= start <= most:
-            raise user_error(
-                "exponent-out-of-range",
-                f'the first exponent of "{given[0]}" is outside of the range of its layer',
-                location=location_of(op),
-                found=start,
-                expected=f"{least} to {most}",
-            )
-        return PolicyAttr(TensorPolicy(update, start, policy.exponent_range))
 
 
 def _convolution(lowering: Lowering, op: nn_layers.ConvolutionOp) -> SSAValue:

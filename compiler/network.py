@@ -7,15 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import networkx as nx
 
-from binpoint.compiler.layers import LAYER_KINDS, Shape, ShapeError
+from binpoint.compiler.layers import LAYER_KINDS, Shape, ShapeError, format_shape
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, did_you_mean
 from binpoint.support.numeric import NumericPolicy
+from binpoint.support.shapes import MAXIMUM_ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,10 @@ class NetworkGraph:
                 continue
             inputs = tuple(shapes[source] for source in layer.inputs)
             try:
-                shapes[name] = LAYER_KINDS[layer.kind].output_shape(inputs, layer.attributes)
+                shape = LAYER_KINDS[layer.kind].output_shape(inputs, layer.attributes)
+                parameters = LAYER_KINDS[layer.kind].parameters(inputs, layer.attributes)
+                _check_elements(input=max(inputs, key=prod), output=shape, **parameters)
+                shapes[name] = shape
             except ShapeError as error:
                 collector.add(
                     Diagnostic(
@@ -149,6 +154,15 @@ class NetworkGraph:
                     )
                 )
         return shapes
+
+
+def _check_elements(**shapes: tuple[int, ...]) -> None:
+    """Raise ShapeError for the first feature map or parameter, by its name, that is too large."""
+    for name, shape in shapes.items():
+        if prod(shape) > MAXIMUM_ELEMENTS:
+            raise ShapeError(
+                f"its {name} is too large", found=format_shape(shape), expected=f"at most {MAXIMUM_ELEMENTS} elements"
+            )
 
 
 def _check_names(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from binpoint.compiler.network import NetworkGraph
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, did_you_mean, user_error
-from binpoint.support.files import write_atomically
+from binpoint.support.files import check_readable, write_atomically
 
 Parameters = Mapping[str, NDArray[np.float32]]
 """Parameters by full name (`conv1.weight`)."""
@@ -60,6 +60,7 @@ def read_parameters(network: NetworkGraph, path: Path) -> Parameters:
     """The parameters of a network from a safetensors file. Raises UserError as `load_parameters`."""
     import safetensors
 
+    check_readable(path, "weights file")
     collector = Collector()
     shapes = network.parameter_shapes()
     parameters = {}

@@ -12,7 +12,7 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.utils.hints import type_repr
 
-from binpoint.compiler.pass_registry import PASSES, pass_class
+from binpoint.compiler.pass_registry import ALL_PASSES, pass_class
 from binpoint.support.diagnostics import Collector, Location, UserError, did_you_mean, user_error
 
 OPTION = "--passes"
@@ -26,8 +26,9 @@ def parse_passes(text: str) -> list[ModulePass]:
     """
     try:
         specs = list(parse_pipeline(text))
-    except ArgSpecParseError as error:
-        message = str(error).rstrip().splitlines()[-1].strip()
+    except (ArgSpecParseError, ValueError) as error:  # ValueError: a number of more digits than Python converts
+        too_long = not isinstance(error, ArgSpecParseError)
+        message = "a number is too long" if too_long else str(error).rstrip().splitlines()[-1].strip()
         expected = "passes such as strip-loss,lower-nn-to-fx{accumulator-bits=32 target=dlu2048}"
         place = Location(OPTION)
         raise user_error("bad-pipeline", message, location=place, found=text, expected=expected) from None
@@ -42,7 +43,7 @@ def parse_passes(text: str) -> list[ModulePass]:
 
 def describe_passes() -> Iterator[tuple[str, str]]:
     """Every pass: how it is called, with its options at their defaults, and what it does in one sentence."""
-    for name in PASSES:
+    for name in ALL_PASSES:
         found = pass_class(name)
         summary = (inspect.getdoc(found) or "").split("\n")[0]
         options = " ".join(f"{_option_name(option.name)}={_default(option.default)}" for option in fields(found))
@@ -51,14 +52,14 @@ def describe_passes() -> Iterator[tuple[str, str]]:
 
 def _make(spec: ArgSpec) -> ModulePass:
     place = Location(OPTION)
-    if spec.name not in PASSES:
+    if spec.name not in ALL_PASSES:
         raise user_error(
             "unknown-pass",
             f'there is no pass "{spec.name}"',
             location=place,
             found=spec.name,
-            expected=f"one of {', '.join(PASSES)}",
-            hint=did_you_mean(spec.name, PASSES),
+            expected=f"one of {', '.join(ALL_PASSES)}",
+            hint=did_you_mean(spec.name, ALL_PASSES),
         )
     found = pass_class(spec.name)
     options = [_option_name(option.name) for option in fields(found)]

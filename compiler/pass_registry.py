@@ -1,4 +1,4 @@
-"""Every pass by name, in the order in which `compile` runs them; a pass's file loads when the pass is used."""
+"""Every pass by name, in the order in which the compiler runs them; a pass's file loads when the pass is used."""
 
 from __future__ import annotations
 
@@ -17,11 +17,27 @@ PASSES: Mapping[str, str] = {
     "insert-statistics": "InsertStatistics",
     "outline-kernels": "OutlineKernels",
 }
-"""The class of each pass; its file has the pass's name."""
+"""The passes of inference: the class of each; its file has the pass's name."""
+
+TRAINING_PASSES: Mapping[str, str] = {
+    "insert-loss": "InsertLoss",
+    "canonicalize": "Canonicalize",
+    "lower-nn-to-training": "LowerNnToTraining",
+    "fuse-activations": "FuseActivations",
+    "outline-kernels": "OutlineKernels",
+    "differentiate": "Differentiate",
+    "insert-updates": "InsertUpdates",
+    "prove-accumulators": "ProveAccumulators",
+    "insert-statistics": "InsertStatistics",
+}
+"""The passes of training; some are those of inference."""
+
+ALL_PASSES: Mapping[str, str] = {**PASSES, **TRAINING_PASSES}
+"""Every pass."""
 
 
 def pass_class(name: str) -> type[ModulePass]:
-    """The class of a pass that `PASSES` names."""
+    """The class of a pass that `ALL_PASSES` names."""
     module = importlib.import_module(f"binpoint.compiler.passes.{name.replace('-', '_')}")
-    found: type[ModulePass] = getattr(module, PASSES[name])
+    found: type[ModulePass] = getattr(module, ALL_PASSES[name])
     return found

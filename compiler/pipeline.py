@@ -6,10 +6,8 @@ them, writing the artifact after; both belong to the caller.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +19,11 @@ from xdsl.passes import ModulePass
 from binpoint.backends.from_ir import program_from_module
 from binpoint.backends.program import Program
 from binpoint.backends.workload import layer_workloads
-from binpoint.compiler.build_nn import build_nn
 from binpoint.compiler.fit import target_misfits
 from binpoint.compiler.frontends.dsl.printer import print_network
 from binpoint.compiler.materialize import materialize_parameters
 from binpoint.compiler.network import NetworkGraph
-from binpoint.compiler.pass_runner import Timing, Watcher, run_passes
+from binpoint.compiler.pass_runner import Timing, Watcher
 from binpoint.compiler.passes.canonicalize import Canonicalize
 from binpoint.compiler.passes.fold_batch_norm import FoldBatchNorm
 from binpoint.compiler.passes.fuse_activations import FuseActivations
@@ -35,12 +32,11 @@ from binpoint.compiler.passes.lower_nn_to_fx import LowerNnToFx
 from binpoint.compiler.passes.outline_kernels import OutlineKernels
 from binpoint.compiler.passes.prove_accumulators import ProveAccumulators
 from binpoint.compiler.passes.strip_loss import StripLoss
+from binpoint.compiler.proofs import AccumulatorProof, accumulator_proofs
 from binpoint.compiler.quantize_parameters import QuantizedParameters, quantize_parameters
-from binpoint.dialect.fx_accumulate import AccumulateOp
-from binpoint.dialect.fx_program import KernelOp
-from binpoint.dialect.fx_types import width
+from binpoint.compiler.stages import Stages
 from binpoint.dialect.nn_network import NetworkOp
-from binpoint.dialect.text import print_module, verify_module
+from binpoint.dialect.text import print_module
 from binpoint.scheduling.allocation import schedule_network
 from binpoint.scheduling.document import parse_schedule, print_schedule
 from binpoint.scheduling.schedule import Schedule
@@ -50,6 +46,7 @@ from binpoint.support.target import Target
 
 if TYPE_CHECKING:
     from binpoint.runtime.artifact import Artifact
+    from binpoint.runtime.manifest import Origin
 
 DEFAULT_BATCH = 64
 """Images of a mini-batch where the user says nothing."""
@@ -87,20 +84,6 @@ class CompileOptions:
 
 
 @dataclass(frozen=True)
-class AccumulatorProof:
-    """What the compiler proved of a kernel's sums: the bits that hold all of them, and the bits that there are."""
-
-    kernel: str
-    needed_bits: int
-    accumulator_bits: int
-
-    @property
-    def overflow_possible(self) -> bool:
-        """Whether a sum can leave the accumulators."""
-        return self.needed_bits > self.accumulator_bits
-
-
-@dataclass(frozen=True)
 class Compilation:
     """A compiled network: the IR of both dialects as text, the program, its parameters, its schedule.
 
@@ -124,8 +107,8 @@ class Compilation:
     missing: tuple[Diagnostic, ...]
     timings: tuple[Timing, ...]
 
-    def artifact(self) -> Artifact:
-        """What is written to a file."""
+    def artifact(self, origin: Origin | None = None) -> Artifact:
+        """What is written to a file; `origin` says where the parameters come from."""
         from binpoint.runtime.artifact import Artifact
 
         starts = {name: policy.initial for name, policy in self.program.policies.items() if policy.initial is not None}
@@ -138,13 +121,14 @@ class Compilation:
             exponents=starts | dict(self.parameters.exponents),
             floats=self.floats,
             schedule=self.edited,
+            origin=origin,
         )
 
 
 def lower_network(network: NetworkGraph, target: Target) -> Program:
     """The kernels of a network on a target, without parameters. Raises UserError."""
     check_fit(network, target)
-    stages = _Stages(None)
+    stages = _Stages()
     module = stages.nn(network)
     return stages.fx(module, target)
 
@@ -188,43 +172,22 @@ def compile_network(
         floats=floats,
         schedule=schedule,
         edited=edited,
-        proofs=_proofs(module),
+        proofs=accumulator_proofs(module),
         missing=tuple(missing),
         timings=tuple(stages.timings),
     )
 
 
-@dataclass
-class _Stages:
-    """Runs stages, keeps their times and shows their results."""
-
-    watch: Watcher | None
-    timings: list[Timing] = field(default_factory=list)
-
-    @contextmanager
-    def timed(self, stage: str, step: str) -> Iterator[None]:
-        """Keep the time of the block."""
-        start = time.perf_counter()
-        yield
-        self.timings.append(Timing(stage, step, time.perf_counter() - start))
-
-    def show(self, name: str, text: Callable[[], str]) -> None:
-        """Show a result to the watcher, if there is one."""
-        if self.watch is not None:
-            self.watch(name, text)
+class _Stages(Stages):
+    """The stages of inference."""
 
     def nn(self, network: NetworkGraph) -> ModuleOp:
         """The graph as layers over real numbers, simplified."""
-        with self.timed("nn", "build-nn"):
-            module = build_nn(network)
-            verify_module(module)
-        self.show("nn.mlir", lambda: print_module(module))
-        self.timings += run_passes(module, NN_PASSES, "nn", self.watch)
-        return module
+        return self.build(network, NN_PASSES)
 
     def fx(self, module: ModuleOp, target: Target) -> Program:
         """The layers as kernels; the module holds them afterwards."""
-        self.timings += run_passes(module, fx_passes(target), "fx", self.watch)
+        self.run(module, fx_passes(target), "fx")
         with self.timed("kernels", "read-kernels"):
             return program_from_module(module)
 
@@ -247,24 +210,15 @@ def _network_op(module: ModuleOp) -> NetworkOp:
     return next(op for op in module.ops if isinstance(op, NetworkOp))
 
 
-def _proofs(module: ModuleOp) -> tuple[AccumulatorProof, ...]:
-    """The proofs of a module's kernels, in order."""
-    return tuple(
-        AccumulatorProof(kernel.label.data, step.needed.data, width(step.result))
-        for kernel in module.walk()
-        if isinstance(kernel, KernelOp)
-        for step in kernel.steps()
-        if isinstance(step, AccumulateOp) and step.needed is not None
-    )
-
-
-def check_fit(network: NetworkGraph, target: Target) -> list[Diagnostic]:
+def check_fit(network: NetworkGraph, target: Target, trained: bool = False) -> list[Diagnostic]:
     """What the target lacks for a network but a run with fixed exponents does not need: statistics.
+
+    `trained` says whether the network is compiled for training.
 
     Raises:
         UserError: with everything else that does not fit: operands and accumulators too wide.
     """
-    misfits = target_misfits(network, target)
+    misfits = target_misfits(network, target, trained)
     fatal = [misfit for misfit in misfits if misfit.code != MISSING_STATISTICS]
     if fatal:
         raise UserError(*fatal)

@@ -1,7 +1,7 @@
 """`--set key=value`: changes to the numeric policy and to the target, checked like the files that they stand in for.
 
 numeric.activations=16        numeric.rounding=floor       numeric.exponents.conv1=-4
-layer.conv1.activations=16    layer.body.conv1.update=msb-max
+layer.conv1.activations=16    layer.body.*.update=msb-max    numeric.update.gradients=msb-max(window=16)
 target.allocation.strategy=mechanical                      target.array.pes=256
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from binpoint.compiler.frontends.dsl.numeric_section import read_numeric
+from binpoint.compiler.frontends.dsl import syntax
+from binpoint.compiler.frontends.dsl.numeric_section import CLASS_UPDATES, read_numeric
 from binpoint.compiler.frontends.dsl.reader import read
 from binpoint.compiler.frontends.dsl.source import Source
 from binpoint.compiler.network import NetworkGraph
@@ -22,9 +23,11 @@ from binpoint.support.diagnostics import Collector, Diagnostic, Location, UserEr
 from binpoint.support.numeric import NumericPolicy, TensorClass
 from binpoint.support.target import Strategy, Target, unused_parameters
 from binpoint.support.target_file import KEYS, parse_target, print_target
+from binpoint.support.toml_text import TomlText
 
 OPTION = "--set"
-SCOPES = ("numeric", "layer", "target")
+TARGET = "target"
+SCOPES = ("numeric", "layer", TARGET)
 
 FIELDS = {
     "constants": "constant_bits",
@@ -67,16 +70,27 @@ def parse_settings(texts: Sequence[str]) -> list[Setting]:
 def apply_settings(network: NetworkGraph, target: Target, settings: Sequence[Setting]) -> tuple[NetworkGraph, Target]:
     """The network and the target with all settings, in order. Raises UserError with every faulty one."""
     collector = Collector()
-    policy = network.numeric
-    for setting in settings:
-        if setting.scope != "target":
-            with collector.catch():
-                policy = _change_policy(policy, setting, network)
-    of_target = [setting for setting in settings if setting.scope == "target"]
+    with collector.catch():
+        network = apply_to_network(network, [setting for setting in settings if setting.scope != TARGET])
+    of_target = [setting for setting in settings if setting.scope == TARGET]
     with collector.catch():
         target = _change_target(target, of_target) if of_target else target
     collector.raise_any()
-    return network.with_numeric(policy), target
+    return network, target
+
+
+def apply_to_network(network: NetworkGraph, settings: Sequence[Setting]) -> NetworkGraph:
+    """The network with all settings, in order, where there is no target. Raises UserError with every faulty one."""
+    collector = Collector()
+    policy = network.numeric
+    for setting in settings:
+        with collector.catch():
+            if setting.scope == TARGET:
+                message, hint = "there is no target to change", "name one with -t TARGET"
+                raise user_error("needs-target", message, location=setting.location, found=setting.text, hint=hint)
+            policy = _change_policy(policy, setting, network)
+    collector.raise_any()
+    return network.with_numeric(policy)
 
 
 def _parse(text: str) -> Setting:
@@ -96,15 +110,27 @@ def _parse(text: str) -> Setting:
 def _change_policy(policy: NumericPolicy, setting: Setting, network: NetworkGraph) -> NumericPolicy:
     """The policy with one setting of the scope numeric or layer."""
     if setting.scope == "layer":
-        layer, _, key = setting.key.rpartition(".")
+        layer, key = _layer_and_key(setting.key, network)
         changed = _read_policy(f"layer {layer} {{ {_assignment(key, setting.value)} }}", setting, network)
-        own = policy.for_layer(layer)
-        return replace(policy, overrides={**policy.overrides, layer: _with_setting(own, key, changed.for_layer(layer))})
+        overrides = dict(policy.overrides)
+        for name, read_for in changed.overrides.items():
+            overrides[name] = _with_setting(policy.for_layer(name), key, read_for)
+            if key == "update":  # as in a network file, it replaces those of single classes
+                overrides[name] = replace(overrides[name], updates={})
+        return replace(policy, overrides=overrides)
     section, _, tensor = setting.key.partition(".")
     if section == "exponents" and tensor:
         return _with_exponent(policy, tensor, setting, network)
     changed = _read_policy(_assignment(setting.key, setting.value), setting, network)
     return _with_setting_everywhere(policy, setting.key, changed)
+
+
+def _layer_and_key(text: str, network: NetworkGraph) -> tuple[str, str]:
+    """The parts of conv1.rounding or conv1.update.gradients; names of layers have dots, too."""
+    layer, _, key = text.rpartition(".")
+    if layer.endswith(".update") and layer not in network.layers:
+        return layer.removesuffix(".update"), f"update.{key}"
+    return layer, key
 
 
 def _assignment(key: str, value: str) -> str:
@@ -113,17 +139,25 @@ def _assignment(key: str, value: str) -> str:
     return f"{key} = {value}{' bits' if width and value.isdigit() else ''}"
 
 
-def _read_policy(content: str, setting: Setting, network: NetworkGraph) -> NumericPolicy:
-    """The policy of a numeric section with that content, read by the language's own reader."""
+def _read_policy(content: str, setting: Setting, network: NetworkGraph, settings: int = 1) -> NumericPolicy:
+    """The policy of a numeric section with that content, so many settings, read by the language's own reader."""
     source = Source(setting.location.file, f"numeric {{ {content} }}")
+    section = read(source).numerics[0]
+    found = sum(1 if isinstance(item, syntax.Setting) else len(item.settings.items) for item in section.items)
+    if found != settings:
+        message, hint = "this is more than one setting", f"{OPTION} may be repeated"
+        raise user_error("bad-setting", message, location=setting.location, found=setting.value, hint=hint)
     collector = Collector()
-    policy = read_numeric(read(source).numerics[0], source, list(network.layers), (), collector)
+    policy = read_numeric(section, source, list(network.layers), (), collector)
     collector.raise_any()
     return policy
 
 
 def _with_setting(policy: NumericPolicy, key: str, changed: NumericPolicy) -> NumericPolicy:
     """The policy with one setting taken over from another."""
+    if key in CLASS_UPDATES:
+        updated = CLASS_UPDATES[key]
+        return replace(policy, updates={**policy.updates, updated: changed.updates[updated]})
     if key in FIELDS:
         return replace(policy, **{FIELDS[key]: getattr(changed, FIELDS[key])})
     tensor_class = TensorClass(key)
@@ -140,6 +174,8 @@ def _with_setting_everywhere(policy: NumericPolicy, key: str, changed: NumericPo
 
 
 def _value(policy: NumericPolicy, key: str) -> Any:
+    if key in CLASS_UPDATES:
+        return policy.update_for(CLASS_UPDATES[key])
     return getattr(policy, FIELDS[key]) if key in FIELDS else policy.width(TensorClass(key))
 
 
@@ -157,7 +193,7 @@ def _with_exponent(policy: NumericPolicy, tensor: str, setting: Setting, network
         )
     bounds = list(policy.exponent_range)
     content = f"exponent_range = {bounds} exponents {{ {tensor} = {setting.value} }}"
-    exponents = {**policy.exponents, **_read_policy(content, setting, network).exponents}
+    exponents = {**policy.exponents, **_read_policy(content, setting, network, settings=2).exponents}
     overrides = {layer: replace(own, exponents=exponents) for layer, own in policy.overrides.items()}
     return replace(policy, exponents=exponents, overrides=overrides)
 
@@ -215,11 +251,20 @@ def _flatten(data: dict[str, Any]) -> dict[str, Any]:
 def _toml_value(text: str) -> Any:
     """A value in TOML's spelling; anything else is text, so that quotes may be left out."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return TomlText(f"value = {text}", OPTION, "value").data["value"]
+    except UserError:
         return text
 
 
 def _toml(values: dict[str, Any]) -> str:
     """Numbers, texts and lists by dotted key as TOML."""
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False, default=str)}\n" for key, value in values.items())
+    return "".join(f"{key} = {_spelt(value)}\n" for key, value in values.items())
+
+
+def _spelt(value: Any) -> str:
+    """A value as TOML spells it."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spelt, value))}]"
+    if isinstance(value, float):
+        return repr(value)  # inf and nan, which JSON does not have
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

@@ -154,9 +154,9 @@ def parse_properties(cls: type[ReadableOp], parser: Parser) -> tuple[Properties,
 
 
 def parse_result_types(parser: Parser) -> list[Attribute]:
-    """Read `: type`."""
+    """Read `: type`, or `: type, type` of an operation with several results."""
     parser.parse_punctuation(":", " before the type of the result")
-    return [parser.parse_type()]
+    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
 
 
 def _refuse_unknown(parser: Parser, names: list[str]) -> None:

@@ -15,6 +15,9 @@ fx.program @tiny target = "dlu2048" {
   } : !fx.tensor<?x6x24x24, 8b, exp = tensor>
   fx.output (%conv)
 }
+
+A mini-batch of training is an `fx.training` (fx_training.py) with kernels of gradients (fx_gradients.py), updates
+(fx_update.py) and the steps that the host computes in floating point (fx_host.py).
 """
 
 from __future__ import annotations
@@ -23,15 +26,28 @@ from xdsl.ir import Dialect
 
 from binpoint.dialect.attributes import BitsAttr, ConstantAttr
 from binpoint.dialect.fx_accumulate import ACCUMULATE_OPS
-from binpoint.dialect.fx_attributes import AcquiresAttr, OnOverflowAttr, OverflowAttr, ReciprocalsAttr
+from binpoint.dialect.fx_attributes import (
+    AcquiresAttr,
+    ChannelAttr,
+    ExponentAttr,
+    OnOverflowAttr,
+    OverflowAttr,
+    PhaseAttr,
+    ReciprocalsAttr,
+    TermsAttr,
+)
+from binpoint.dialect.fx_gradients import GRADIENT_OPS
+from binpoint.dialect.fx_host import HOST_OPS
 from binpoint.dialect.fx_program import PROGRAM_OPS
+from binpoint.dialect.fx_training import TRAINING_OPS
 from binpoint.dialect.fx_types import AccumulatorType, FixedTensorType
+from binpoint.dialect.fx_update import UPDATE_OPS
 from binpoint.dialect.fx_values import VALUE_OPS
 from binpoint.dialect.policies import GranularityAttr, PolicyAttr, RoundingAttr
 
 FX = Dialect(
     "fx",
-    [*PROGRAM_OPS, *ACCUMULATE_OPS, *VALUE_OPS],
+    [*PROGRAM_OPS, *ACCUMULATE_OPS, *VALUE_OPS, *TRAINING_OPS, *GRADIENT_OPS, *HOST_OPS, *UPDATE_OPS],
     [
         FixedTensorType,
         AccumulatorType,
@@ -44,6 +60,10 @@ FX = Dialect(
         OverflowAttr,
         AcquiresAttr,
         ReciprocalsAttr,
+        ChannelAttr,
+        ExponentAttr,
+        PhaseAttr,
+        TermsAttr,
     ],
 )
 """The dialect, to be registered in an xDSL context."""

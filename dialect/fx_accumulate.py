@@ -11,16 +11,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import DYNAMIC_INDEX, UnitAttr
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from binpoint.dialect.assembly import ReadableOp
-from binpoint.dialect.attributes import BitsAttr, CountAttr, NamesAttr, PairAttr
+from binpoint.dialect.attributes import BitsAttr, NamesAttr
 from binpoint.dialect.fx_attributes import OnOverflowAttr, Overflow, OverflowAttr, ReciprocalsAttr
-from binpoint.dialect.fx_types import AccumulatorType, FixedTensorType, map_shape, parameter_sizes, width
-from binpoint.dialect.groups import Windowed
+from binpoint.dialect.fx_types import (
+    AccumulatorType,
+    FixedTensorType,
+    check_sizes,
+    map_shape,
+    parameter_sizes,
+    sizes_of,
+    width,
+)
+from binpoint.dialect.groups import Convolved, Windowed
 from binpoint.dialect.policies import check_constant_bits
 from binpoint.dialect.shapes import (
     Shape,
@@ -45,12 +53,12 @@ class AccumulateOp(ReadableOp, ABC):
     traits = traits_def(Pure())
 
     @abstractmethod
-    def output_shape(self) -> Shape:
-        """The (C, H, W) that the result must have. Raises VerifyException for operands that do not fit."""
+    def output_sizes(self) -> tuple[int, ...]:
+        """All sizes that the result must have. Raises VerifyException for operands that do not fit."""
 
     def verify_(self) -> None:
         """Shape and width follow from the operands; a verdict agrees with its width."""
-        check_shape(self.output_shape(), map_shape(self.result), "the result")
+        check_sizes(self.output_sizes(), sizes_of(self.result), "the result")
         bits = width(self.result)
         widest = max(width(operand) for operand in self.operands)
         if bits < widest:
@@ -65,7 +73,19 @@ class AccumulateOp(ReadableOp, ABC):
                 )
 
 
-class UnaryAccumulateOp(AccumulateOp, ABC):
+class FeatureMapOp(AccumulateOp, ABC):
+    """Accumulators of a feature map."""
+
+    @abstractmethod
+    def output_shape(self) -> Shape:
+        """The (C, H, W) that the result must have. Raises VerifyException for operands that do not fit."""
+
+    def output_sizes(self) -> tuple[int, ...]:
+        """The shape behind the batch."""
+        return (DYNAMIC_INDEX, *self.output_shape())
+
+
+class UnaryAccumulateOp(FeatureMapOp, ABC):
     """One feature map in."""
 
     input = operand_def(FixedTensorType)
@@ -75,7 +95,7 @@ class UnaryAccumulateOp(AccumulateOp, ABC):
         return map_shape(self.input)
 
 
-class FilterOp(AccumulateOp, ABC):
+class FilterOp(FeatureMapOp, ABC):
     """A feature map and filters (K, C / groups, R, S) in."""
 
     input = operand_def(FixedTensorType)
@@ -83,12 +103,10 @@ class FilterOp(AccumulateOp, ABC):
 
 
 @irdl_op_definition
-class Conv2dOp(Windowed, FilterOp):
+class Conv2dOp(Convolved, FilterOp):
     """The sum of products of a window and the filters, group by group."""
 
     name = "fx.conv2d"
-    dilation = prop_def(PairAttr, default_value=PairAttr((1, 1)))
-    groups = prop_def(CountAttr, default_value=CountAttr(1))
 
     def output_shape(self) -> Shape:
         """(K, H, W)."""
@@ -114,22 +132,16 @@ class LinearOp(FilterOp):
         return channels, 1, 1
 
 
-@irdl_op_definition
-class AveragePoolOp(Windowed, UnaryAccumulateOp):
-    """The sum of a window times a fixed-point reciprocal; a window at the border may have a divisor of its own.
+class Averaging(Windowed, ABC):
+    """Windows that are averaged by fixed-point reciprocals."""
 
-    %0 = fx.avg_pool (%x) kernel = 3x3, constants = 8b, reciprocals = [1/9 = 228] * 2^-11, ... : !fx.acc<...>
-    """
-
-    name = "fx.avg_pool"
     include_padding = opt_prop_def(UnitAttr)
     constants = prop_def(BitsAttr)
     reciprocals = prop_def(ReciprocalsAttr)
 
-    def output_shape(self) -> Shape:
-        """Fewer rows and columns, as many channels. The reciprocals are those of the divisors that occur."""
+    def pooled(self, shape: Shape) -> Shape:
+        """(C, H, W) of the averages over a map. Raises VerifyException for reciprocals of other divisors."""
         check_constant_bits(self.constants.data)
-        shape = map_shape(self.input)
         result = pool_shape(shape, self.kernel.data, self.stride.data, self.padding.data)
         found = [divisor for divisor, _ in self.reciprocals.data[0]]
         expected = window_divisors(
@@ -140,7 +152,21 @@ class AveragePoolOp(Windowed, UnaryAccumulateOp):
         return result
 
 
-class MergeOp(AccumulateOp, ABC):
+@irdl_op_definition
+class AveragePoolOp(Averaging, UnaryAccumulateOp):
+    """The sum of a window times a fixed-point reciprocal; a window at the border may have a divisor of its own.
+
+    %0 = fx.avg_pool (%x) kernel = 3x3, constants = 8b, reciprocals = [1/9 = 228] * 2^-11, ... : !fx.acc<...>
+    """
+
+    name = "fx.avg_pool"
+
+    def output_shape(self) -> Shape:
+        """Fewer rows and columns, as many channels. The reciprocals are those of the divisors that occur."""
+        return self.pooled(map_shape(self.input))
+
+
+class MergeOp(FeatureMapOp, ABC):
     """Two or more feature maps in, aligned to one exponent."""
 
     inputs = var_operand_def(FixedTensorType)
@@ -175,10 +201,15 @@ class ConcatOp(MergeOp):
 
 
 @irdl_op_definition
-class WidenOp(UnaryAccumulateOp):
-    """The mantissas themselves as accumulators: for an activation that stands alone."""
+class WidenOp(AccumulateOp):
+    """The mantissas themselves as accumulators: for an activation that stands alone, and for a copy of a parameter."""
 
     name = "fx.widen"
+    input = operand_def(FixedTensorType)
+
+    def output_sizes(self) -> tuple[int, ...]:
+        """Those of the input."""
+        return sizes_of(self.input)
 
 
 @irdl_op_definition

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from binpoint.dialect.attributes import ConstantAttr, ValueAttr, WordAttr, parse_power, parse_word
 from binpoint.support.numeric import FixedConstant
+from binpoint.support.phases import Phase
 
 ACQUISITIONS = ("msb", "lsb")
 """What a statistics circuit can acquire."""
@@ -44,6 +45,69 @@ class OverflowAttr(WordAttr[Overflow]):
 
     name = "fx.overflow"
     WORDS = Overflow
+
+
+@irdl_attr_definition
+class PhaseAttr(WordAttr[Phase]):
+    """A part of a mini-batch: `forward`, `loss`, `backward` or `update`."""
+
+    name = "fx.phase_of"
+    WORDS = Phase
+
+
+@irdl_attr_definition
+class ChannelAttr(ValueAttr[int]):
+    """The number of a channel, from 0: `16`."""
+
+    name = "fx.channel"
+
+    @classmethod
+    def parse_value(cls, parser: AttrParser) -> int:
+        """Read an integer of at least 0."""
+        return parser.parse_integer(allow_boolean=False, allow_negative=False)
+
+    def print_value(self, printer: Printer) -> None:
+        """Write the integer."""
+        printer.print_string(str(self.data))
+
+
+@irdl_attr_definition
+class ExponentAttr(ValueAttr[int]):
+    """An exponent: `-3`."""
+
+    name = "fx.exponent"
+
+    @classmethod
+    def parse_value(cls, parser: AttrParser) -> int:
+        """Read an integer."""
+        return parser.parse_integer(allow_boolean=False)
+
+    def print_value(self, printer: Printer) -> None:
+        """Write the integer."""
+        printer.print_string(str(self.data))
+
+
+@irdl_attr_definition
+class TermsAttr(ValueAttr[tuple[tuple[int, ...], ...]]):
+    """Products of operands by number, one a sum: `[0, 0 * 0]` sums the first operand, and its square."""
+
+    name = "fx.terms"
+
+    @classmethod
+    def parse_value(cls, parser: AttrParser) -> tuple[tuple[int, ...], ...]:
+        """Read products in square brackets."""
+
+        def product() -> tuple[int, ...]:
+            factors = [parser.parse_integer(allow_boolean=False, allow_negative=False)]
+            while parser.parse_optional_punctuation("*") is not None:
+                factors.append(parser.parse_integer(allow_boolean=False, allow_negative=False))
+            return tuple(factors)
+
+        return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, product))
+
+    def print_value(self, printer: Printer) -> None:
+        """Write products in square brackets."""
+        printer.print_string(f"[{', '.join(' * '.join(str(factor) for factor in term) for term in self.data)}]")
 
 
 @irdl_attr_definition

@@ -136,6 +136,36 @@ def accumulator(shape: Shape, bits: int) -> AccumulatorType:
     return AccumulatorType(_shape((DYNAMIC_INDEX, *shape)), IntAttr(bits))
 
 
+def parameter_accumulator(sizes: Sequence[int], bits: int) -> AccumulatorType:
+    """The type of the accumulators of a parameter's gradient or update, or of sums over images."""
+    return AccumulatorType(_shape(sizes), IntAttr(bits))
+
+
+def sizes_of(value: SSAValue) -> tuple[int, ...]:
+    """All sizes of a feature map, parameter or accumulators; the batch is DYNAMIC_INDEX."""
+    if not isinstance(value.type, FixedPointType):
+        raise VerifyException(f"{value.type} is no fixed-point type")
+    return value.type.sizes
+
+
+def check_sizes(expected: Sequence[int], found: Sequence[int], what: str) -> None:
+    """Raise VerifyException unless all sizes are equal. The batch of two feature maps is not mentioned."""
+    if tuple(expected) == tuple(found):
+        return
+    if expected[0] == found[0] == DYNAMIC_INDEX:
+        expected, found = expected[1:], found[1:]
+    raise VerifyException(f"{what} is {_text(found)}, expected {_text(expected)}")
+
+
+def _text(sizes: Sequence[int]) -> str:
+    return "x".join("?" if size == DYNAMIC_INDEX else str(size) for size in sizes)
+
+
+def is_feature_map(value: SSAValue) -> bool:
+    """Whether a value has a batch: a feature map or its accumulators."""
+    return sizes_of(value)[0] == DYNAMIC_INDEX
+
+
 def map_shape(value: SSAValue) -> Shape:
     """(C, H, W) of a feature map or of its accumulators. Raises VerifyException for any other type."""
     sizes = value.type.sizes if isinstance(value.type, FixedPointType) else ()
@@ -145,8 +175,8 @@ def map_shape(value: SSAValue) -> Shape:
 
 
 def parameter_sizes(value: SSAValue) -> tuple[int, ...]:
-    """The sizes of a parameter. Raises VerifyException for any other type."""
-    sizes = value.type.sizes if isinstance(value.type, FixedTensorType) else ()
+    """The sizes of a parameter or of its accumulators. Raises VerifyException for any other type."""
+    sizes = value.type.sizes if isinstance(value.type, FixedPointType) else ()
     if not sizes or sizes[0] == DYNAMIC_INDEX:
         raise VerifyException(f"{value.type} is no parameter: expected static sizes")
     return sizes

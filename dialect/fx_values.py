@@ -11,7 +11,14 @@ from xdsl.utils.exceptions import VerifyException
 from binpoint.dialect.assembly import ReadableOp
 from binpoint.dialect.attributes import ConstantAttr, CountAttr, NamesAttr
 from binpoint.dialect.fx_attributes import AcquiresAttr
-from binpoint.dialect.fx_types import AccumulatorType, FixedTensorType, map_shape, parameter_sizes
+from binpoint.dialect.fx_types import (
+    AccumulatorType,
+    FixedTensorType,
+    check_sizes,
+    map_shape,
+    parameter_sizes,
+    sizes_of,
+)
 from binpoint.dialect.groups import Windowed
 from binpoint.dialect.policies import PolicyAttr, RoundingAttr
 from binpoint.dialect.shapes import Shape, check_shape, check_vector, pool_shape, reshaped
@@ -105,14 +112,13 @@ class QuantizeOp(ReadableOp):
 
     def verify_(self) -> None:
         """The shape stays."""
-        check_shape(map_shape(self.input), map_shape(self.result), "the result")
+        check_sizes(sizes_of(self.input), sizes_of(self.result), "the result")
 
 
 class ExactOp(ReadableOp, ABC):
-    """Mantissas that are only selected or moved: width, granularity and exponent stay."""
+    """Mantissas that are only selected or moved: width, granularity and exponent are those of the last operand."""
 
     layers = opt_prop_def(NamesAttr)
-    input = operand_def(FixedTensorType)
     result = result_def(FixedTensorType)
     traits = traits_def(Pure())
 
@@ -123,15 +129,21 @@ class ExactOp(ReadableOp, ABC):
     def verify_(self) -> None:
         """The shape follows; everything else stays."""
         check_shape(self.output_shape(), map_shape(self.result), "the result")
-        before, after = self.input.type, self.result.type
+        before, after = self.operands[-1].type, self.result.type
         assert isinstance(before, FixedTensorType)
         assert isinstance(after, FixedTensorType)
         if (before.bits, before.granularity) != (after.bits, after.granularity):
             raise VerifyException(f"{after} has not the width and granularity of {before}")
 
 
+class MoveOp(ExactOp, ABC):
+    """One feature map in."""
+
+    input = operand_def(FixedTensorType)
+
+
 @irdl_op_definition
-class MaxPoolOp(Windowed, ExactOp):
+class MaxPoolOp(Windowed, MoveOp):
     """The largest mantissa of a window; padding never wins."""
 
     name = "fx.max_pool"
@@ -142,7 +154,7 @@ class MaxPoolOp(Windowed, ExactOp):
 
 
 @irdl_op_definition
-class ResizeOp(ExactOp):
+class ResizeOp(MoveOp):
     """Nearest neighbour to the result's height and width: row i reads row i * H // H_out, columns alike."""
 
     name = "fx.resize"
@@ -153,7 +165,7 @@ class ResizeOp(ExactOp):
 
 
 @irdl_op_definition
-class ReshapeOp(ExactOp):
+class ReshapeOp(MoveOp):
     """The same mantissas in the result's shape, channels outermost."""
 
     name = "fx.reshape"

@@ -8,7 +8,7 @@ from fractions import Fraction
 from xdsl.irdl import IRDLOperation, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from binpoint.dialect.attributes import FractionAttr, FractionsAttr, PaddingAttr, PairAttr
+from binpoint.dialect.attributes import CountAttr, FractionAttr, FractionsAttr, PaddingAttr, PairAttr
 
 
 class Windowed(IRDLOperation, ABC):
@@ -17,6 +17,13 @@ class Windowed(IRDLOperation, ABC):
     kernel = prop_def(PairAttr)
     stride = prop_def(PairAttr, default_value=PairAttr((1, 1)))
     padding = prop_def(PaddingAttr, default_value=PaddingAttr((0, 0, 0, 0)))
+
+
+class Convolved(Windowed, ABC):
+    """A window of filters, its elements `dilation` apart, over each group of channels on its own."""
+
+    dilation = prop_def(PairAttr, default_value=PairAttr((1, 1)))
+    groups = prop_def(CountAttr, default_value=CountAttr(1))
 
 
 class PixelInput(IRDLOperation, ABC):

@@ -25,6 +25,7 @@ from binpoint.dialect.attributes import (
 )
 from binpoint.support.numeric import (
     CONSTANT_BITS_RANGE,
+    EXPONENT_LIMITS,
     ExponentRule,
     Granularity,
     NumericPolicy,
@@ -36,6 +37,10 @@ from binpoint.support.numeric import (
 
 Field = tuple[str, str]
 """A field's name and its value as text."""
+
+SHARES = ("r_max", "r_min", "confidence")
+COUNTS = ("period", "window", "patience", "headroom")
+"""The fields of an update policy beside its rule: exact fractions and whole numbers."""
 
 
 @irdl_attr_definition
@@ -70,9 +75,10 @@ class GranularityAttr(ValueAttr[Granularity]):
 
 @irdl_attr_definition
 class PolicyAttr(ValueAttr[TensorPolicy]):
-    """How one tensor's exponent is found: `<msb-histogram, r_max = 1/50000, range = [-128, 127]>`.
+    """How one tensor's exponent is found: `<msb-histogram, r_max = 1/50000, window = 16, range = [-128, 127]>`.
 
-    `r_max` and `r_min` are left out at 0, `period` at 1, `initial` where the user gave none.
+    `r_max` and `r_min` are left out at 0, the other fields of the update policy at their defaults, `initial` where the
+    user gave none.
     """
 
     name = "fx.policy"
@@ -105,7 +111,8 @@ class PolicyAttr(ValueAttr[TensorPolicy]):
 class NumericAttr(ValueAttr[NumericPolicy]):
     """A network's numeric policy; `bits` holds only the widths that the network names.
 
-    `<activations = 8b, exponent = tensor, rounding = half-even, update = <msb-histogram, r_max = 1/50000>, ...>`
+    `<activations = 8b, exponent = tensor, rounding = half-even, update = <msb-histogram, r_max = 1/50000>, ...>`;
+    `updates = {gradients = <msb-max>}` holds the policies of single classes.
     """
 
     name = "nn.numeric"
@@ -123,7 +130,8 @@ class NumericAttr(ValueAttr[NumericPolicy]):
 
     def verify(self) -> None:
         """As for one tensor's policy; widths are checked where tensors get them."""
-        _verify_update(self.data.update)
+        for update in (self.data.update, *self.data.updates.values()):
+            _verify_update(update)
         _verify_range(self.data.exponent_range)
         check_constant_bits(self.data.constant_bits)
 
@@ -138,6 +146,7 @@ def _parse_numeric(parser: AttrParser) -> NumericPolicy:
         "exponent": lambda: GranularityAttr.parse_value(parser),
         "rounding": lambda: RoundingAttr.parse_value(parser),
         "update": lambda: _parse_update(parser),
+        "updates": lambda: _parse_updates(parser),
         "constants": lambda: parse_bits(parser),
         "range": lambda: parse_integers(parser, 2),
         "exponents": lambda: _parse_named(parser, lambda: parser.parse_integer(allow_boolean=False)),
@@ -152,6 +161,7 @@ def _parse_numeric(parser: AttrParser) -> NumericPolicy:
         granularity=fields.get("exponent", default.granularity),
         rounding=fields.get("rounding", default.rounding),
         update=fields.get("update", default.update),
+        updates=fields.get("updates", {}),
         constant_bits=fields.get("constants", default.constant_bits),
         exponent_range=fields.get("range", default.exponent_range),
         exponents=fields.get("exponents", {}),
@@ -160,18 +170,18 @@ def _parse_numeric(parser: AttrParser) -> NumericPolicy:
 
 
 def _print_numeric(policy: NumericPolicy, printer: Printer) -> None:
-    update = (
-        f"<{', '.join([policy.update.rule, *(f'{name} = {value}' for name, value in _update_fields(policy.update))])}>"
-    )
     fields = [
         *((str(each), f"{policy.bits[each]}b") for each in TensorClass if each in policy.bits),
         ("exponent", str(policy.granularity)),
         ("rounding", str(policy.rounding)),
-        ("update", update),
+        ("update", _update_text(policy.update)),
         ("constants", f"{policy.constant_bits}b"),
         ("range", str(list(policy.exponent_range))),
     ]
     printer.print_string(_join(fields))
+    if policy.updates:
+        updates = _join((each, _update_text(update)) for each, update in policy.updates.items())
+        printer.print_string(f", updates = {{{updates}}}")
     if policy.exponents:
         printer.print_string(", exponents = ")
         _print_named(policy.exponents.items(), printer, printer.print_int)
@@ -192,18 +202,36 @@ def _verify_update(update: UpdatePolicy) -> None:
     for name, share in (("r_max", update.r_max), ("r_min", update.r_min)):
         if not 0 <= share <= 1:
             raise VerifyException(f"{name} = {share} is no share between 0 and 1")
-    if update.period < 1:
-        raise VerifyException(f"the period {update.period} is less than 1")
+    for name, count, least in (
+        ("period", update.period, 1),
+        ("window", update.merged_records, 1),
+        ("patience", update.patience, 1),
+        ("headroom", update.headroom, 0),
+    ):
+        if count < least:
+            raise VerifyException(f"the {name} {count} is less than {least}")
+    if update.confidence is not None and not 0 < update.confidence < 1:
+        raise VerifyException(f"the confidence {update.confidence} is not between 0 and 1")
 
 
 def _verify_range(exponent_range: tuple[int, int]) -> None:
     low, high = exponent_range
     if low > high:
         raise VerifyException(f"the exponent range [{low}, {high}] is empty")
+    least, most = EXPONENT_LIMITS
+    if low < least or high > most:
+        raise VerifyException(f"the exponent range [{low}, {high}] is not within [{least}, {most}]")
 
 
 def _parse_update(parser: AttrParser) -> UpdatePolicy:
     return _update(*_parse_rule(parser, _update_readers(parser)))
+
+
+def _parse_updates(parser: AttrParser) -> dict[TensorClass, UpdatePolicy]:
+    """Read `{gradients = <msb-max>, weights = <fixed>}`."""
+    with parser.in_braces():
+        fields = parse_fields(parser, {str(each): lambda: _parse_update(parser) for each in TensorClass})
+    return {TensorClass(name): update for name, update in fields.items()}
 
 
 def _parse_rule(parser: AttrParser, readers: dict[str, Callable[[], Any]]) -> tuple[ExponentRule, dict[str, Any]]:
@@ -219,11 +247,11 @@ def _update(rule: ExponentRule, fields: dict[str, Any]) -> UpdatePolicy:
 
 
 def _update_readers(parser: AttrParser) -> dict[str, Callable[[], Any]]:
-    return {
-        "r_max": lambda: parse_fraction(parser),
-        "r_min": lambda: parse_fraction(parser),
-        "period": lambda: parser.parse_integer(allow_boolean=False, allow_negative=False),
-    }
+    def count() -> int:
+        return parser.parse_integer(allow_boolean=False, allow_negative=False)
+
+    shares: dict[str, Callable[[], Any]] = dict.fromkeys(SHARES, lambda: parse_fraction(parser))
+    return shares | dict.fromkeys(COUNTS, count)
 
 
 def _exponent_readers(parser: AttrParser) -> dict[str, Callable[[], Any]]:
@@ -233,11 +261,15 @@ def _exponent_readers(parser: AttrParser) -> dict[str, Callable[[], Any]]:
     }
 
 
+def _update_text(update: UpdatePolicy) -> str:
+    rest = _update_fields(update)
+    return f"<{update.rule}{', ' if rest else ''}{_join(rest)}>"
+
+
 def _update_fields(update: UpdatePolicy) -> list[Field]:
-    fields = [(name, str(share)) for name, share in (("r_max", update.r_max), ("r_min", update.r_min)) if share]
-    if update.period != 1:
-        fields.append(("period", str(update.period)))
-    return fields
+    silent = replace(UpdatePolicy(), r_max=Fraction(0))
+    values = ((name, getattr(update, name)) for name in (*SHARES, *COUNTS))
+    return [(name, str(value)) for name, value in values if value != getattr(silent, name)]
 
 
 def _join(fields: Iterable[Field]) -> str:

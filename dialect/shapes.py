@@ -8,14 +8,11 @@ from math import prod
 from xdsl.utils.exceptions import VerifyException
 
 from binpoint.dialect.attributes import join_sizes
-from binpoint.support.shapes import window_elements, window_output
+from binpoint.support.shapes import MAXIMUM_ELEMENTS, window_elements, window_output
 
 Shape = tuple[int, int, int]
 Padding = tuple[int, int, int, int]
 Pair = tuple[int, int]
-
-MAXIMUM_ELEMENTS = 2**31
-"""The most elements that a feature map of one image, or a parameter, may have."""
 
 MAXIMUM_WINDOW = 2**16
 """The largest window, along either axis, of an average pool whose border windows have divisors of their own."""

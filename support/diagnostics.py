@@ -54,7 +54,7 @@ class Diagnostic:
             value = getattr(self, label)
             if value is not None:
                 lines.append(f"  {label + ':':<9} {value}")
-        return _printable("\n".join(lines))
+        return printable("\n".join(lines))
 
 
 class UserError(Exception):
@@ -139,7 +139,7 @@ def _excerpt(location: Location) -> list[str]:
     return lines
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text without control characters, which could steer the terminal; line ends stay."""
     return "".join(
         character if character.isprintable() or character == "\n" else "\N{REPLACEMENT CHARACTER}" for character in text

@@ -29,9 +29,12 @@ class JsonText:
         except json.JSONDecodeError as error:
             message = f"the {what} is not JSON: {error.msg[0].lower()}{error.msg[1:]}"
             raise user_error("bad-json", message, location=self._location(error.pos, 1)) from None
-        except (RecursionError, ValueError) as error:
-            # Deep nesting, or an integer longer than Python converts.
-            raise user_error("bad-json", f"the {what} is not usable JSON: {error}", location=Location(file)) from None
+        except RecursionError:
+            raise user_error("bad-json", f"the {what} nests too deep", location=Location(file)) from None
+        except ValueError:  # an integer of more digits than Python converts
+            raise user_error(
+                "bad-json", f"the {what} holds a number that is too large", location=Location(file)
+            ) from None
 
     def place(self, path: Path) -> Location:
         """The place of one value."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 
+from binpoint.support.number_text import format_number
+
 
 class TensorClass(StrEnum):
     """The classes of tensors that have a width of their own."""
@@ -68,19 +70,62 @@ class Granularity:
         return f"{prefix}block<{self.block[0]}x{self.block[1]}>"
 
 
+OPTIONS_OF_RULE: Mapping[ExponentRule, tuple[str, ...]] = {
+    ExponentRule.FIXED: (),
+    ExponentRule.MSB_HISTOGRAM: ("r_max", "confidence", "window", "patience", "headroom"),
+    ExponentRule.MSB_MAX: ("window", "patience", "headroom"),
+    ExponentRule.LSB_MIN: ("window", "patience"),
+    ExponentRule.MSB_LSB: ("r_max", "r_min", "confidence", "window", "patience", "headroom"),
+}
+"""The fields of an `UpdatePolicy`, beside its period, that mean something to each rule."""
+
+
 @dataclass(frozen=True)
 class UpdatePolicy:
-    """When and how exponents follow statistics.
+    """When and how exponents follow statistics (docs/policies.md).
 
-    `r_max` is the tolerated share of samples above the top bit, `r_min` the share below the lowest
-    (both exact fractions of all samples), `period` the number of mini-batches whose records are merged.
+    Attributes:
+        rule: how a record becomes an exponent.
+        r_max: the tolerated share of samples above the top bit, an exact fraction of all samples.
+        r_min: the tolerated share below the lowest bit.
+        period: k, a decision every k mini-batches.
+        window: w, the records of the last w mini-batches are merged for a decision; None for as many as the period.
+        confidence: None to hold r_max against the observed share; else against the upper confidence bound of the
+            true share at this confidence, 1/2 or more and less than 1.
+        patience: h, a smaller exponent needs h decisions in a row that ask for one; a larger one holds at once.
+        headroom: bits added above the top position where the sample is too small to tolerate anything.
     """
 
     rule: ExponentRule = ExponentRule.MSB_HISTOGRAM
     r_max: Fraction = Fraction(2, 100_000)
     r_min: Fraction = Fraction(0)
     period: int = 1
+    window: int | None = None
+    confidence: Fraction | None = None
+    patience: int = 1
+    headroom: int = 0
 
+    @property
+    def merged_records(self) -> int:
+        """How many mini-batches' records a decision sees at most."""
+        return self.period if self.window is None else self.window
+
+    def __str__(self) -> str:
+        """As written in a network file: msb-histogram(r_max = 2e-5, window = 16) every 4."""
+        always = ("r_max", "r_min")
+        options = []
+        for name in OPTIONS_OF_RULE[self.rule]:
+            value = getattr(self, name)
+            if name in always or value != getattr(type(self), name):
+                options.append(f"{name} = {format_number(Fraction(value))}")
+        listed = f"({', '.join(options)})" if options else ""
+        return f"{self.rule}{listed}" + (f" every {self.period}" if self.period != 1 else "")
+
+
+PARAMETER_UPDATE = UpdatePolicy(ExponentRule.MSB_MAX, Fraction(0))
+"""The exponent of a parameter whose values are all known: the largest one keeps its top bit."""
+
+PARAMETER_CLASSES = frozenset({TensorClass.WEIGHTS, TensorClass.BIASES, TensorClass.MASTER_WEIGHTS})
 
 DEFAULT_BITS: Mapping[TensorClass, int] = {
     TensorClass.ACTIVATIONS: 8,
@@ -109,6 +154,9 @@ CONSTANT_BITS_RANGE = (2, 16)
 MINIMUM_EXPONENT, MAXIMUM_EXPONENT = -128, 127
 """The default declared range of an exponent (SEMANTICS section 1); a clamp into it is counted."""
 
+EXPONENT_LIMITS = (-1024, 1023)
+"""Where every declared range must lie: beyond, hosts have no float64 for the numbers."""
+
 
 @dataclass(frozen=True)
 class TensorPolicy:
@@ -123,14 +171,16 @@ class TensorPolicy:
 class NumericPolicy:
     """The `numeric` section of a network file.
 
-    `bits` holds only the classes that the file names; `width()` adds the defaults. `overrides` maps a
-    layer name to a policy that differs for that layer alone.
+    `bits` and `updates` hold only the classes that the file names; `width()` and `update_for()` add the defaults.
+    `overrides` maps a layer name to a policy that differs for that layer alone.
     """
 
     bits: Mapping[TensorClass, int] = field(default_factory=dict)
     granularity: Granularity = Granularity()
     rounding: Rounding = Rounding.HALF_EVEN
     update: UpdatePolicy = UpdatePolicy()
+    updates: Mapping[TensorClass, UpdatePolicy] = field(default_factory=dict)
+    """Update policies of single classes; `update_for()` adds the defaults."""
     constant_bits: int = 8
     """Width of the multiplier of activation constants, e.g. 8 makes 0.1 = 205 * 2^-11."""
     exponent_range: tuple[int, int] = (MINIMUM_EXPONENT, MAXIMUM_EXPONENT)
@@ -145,6 +195,19 @@ class NumericPolicy:
     def width(self, tensor_class: TensorClass) -> int | None:
         """Bits of a class of tensors; None for accumulators when the target decides."""
         return self.bits.get(tensor_class, DEFAULT_BITS.get(tensor_class))
+
+    def update_for(self, tensor_class: TensorClass) -> UpdatePolicy:
+        """How exponents of a class of tensors follow statistics in training: as its own policy says, else as for all.
+
+        Parameters without a policy of their own keep the top bit of their largest value, with the period, the window
+        and the patience of all.
+        """
+        if tensor_class in self.updates or tensor_class not in PARAMETER_CLASSES:
+            return self.updates.get(tensor_class, self.update)
+        if self.update.rule is ExponentRule.FIXED:
+            return self.update
+        common = self.update
+        return replace(PARAMETER_UPDATE, period=common.period, window=common.window, patience=common.patience)
 
     def with_bits(self, tensor_class: TensorClass, bits: int) -> NumericPolicy:
         """The same policy with one width changed."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+MAXIMUM_ELEMENTS = 2**31
+"""The most elements that a feature map of one image, or a parameter, may have."""
+
 
 def window_output(size: int, kernel: int, stride: int, before: int, after: int, dilation: int = 1) -> int:
     """How many windows fit along one axis; 0 or less where none does."""

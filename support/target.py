@@ -40,10 +40,14 @@ class Strategy(StrEnum):
 
 
 class RotationCount(StrEnum):
-    """What the rotation counts: images from the start of the batch, or within the round as figs. 13, 15 print."""
+    """What the rotation counts: images from the start of the batch, or within the round as figs. 13, 15 print.
+
+    `continuous` counts images as `global` does and goes on across mini-batches: each begins one PE further.
+    """
 
     GLOBAL = "global"
     ROUND = "round"
+    CONTINUOUS = "continuous"
 
 
 class Allocator(StrEnum):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from typing import Any
 
-from binpoint.support.diagnostics import Location, user_error
+from binpoint.support.diagnostics import Location, UserError, user_error
 
 _WORD = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _DOTTED = rf"{_WORD}(?:\s*\.\s*{_WORD})*"
 _HEADER = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]")
 _PAIR = re.compile(rf"\s*({_DOTTED})\s*=\s*")
+_MOST_BITS = 1024
+"""Far more than TOML wants (64). Python does not turn much larger numbers into text."""
+
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
@@ -26,7 +30,7 @@ class TomlText:
 
     def __init__(self, text: str, file: str, what: str) -> None:
         self.file = file
-        self.lines = text.splitlines()
+        self.lines = text.split("\n")
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -35,7 +39,13 @@ class TomlText:
                 f"the {what} is not TOML: {_PLACE.sub('', str(error))}",
                 location=self._error_place(str(error)),
             ) from None
+        except RecursionError:
+            raise user_error("bad-toml", f"the {what} nests too deep", location=Location(file)) from None
+        except ValueError:  # a number of more digits than Python converts
+            raise self._too_large(what, Location(file)) from None
         self._places = dict(self._scan())
+        for path in _large_integers(self.data):
+            raise self._too_large(what, self.value(*path))
 
     def key(self, *path: str) -> Location:
         """The place of a key (or table header), or of the nearest key around it."""
@@ -76,6 +86,10 @@ class TomlText:
                 places.append(((*table, *_split(pair[1])), (number, pair.span(1), (pair.end(), end))))
         return places
 
+    def _too_large(self, what: str, place: Location) -> UserError:
+        message, expected = f"the {what} holds a number that is too large", f"at most {_MOST_BITS} bits"
+        return user_error("bad-toml", message, location=place, expected=expected)
+
     def _error_place(self, message: str) -> Location:
         place = _PLACE.search(message)
         line, column = (int(place[1]), int(place[2])) if place and place[1] else (len(self.lines), None)
@@ -87,6 +101,18 @@ _Place = tuple[int, tuple[int, int], tuple[int, int]]
 """Line (from 1), columns of the key and of the value (from 0, half open)."""
 
 _NOWHERE: _Place = (0, (0, 0), (0, 0))
+
+
+def _large_integers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of whole numbers that are too large to be shown."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _large_integers(item, (*path, key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _large_integers(item, path)
+    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        yield path
 
 
 def _split(dotted: str) -> tuple[str, ...]:

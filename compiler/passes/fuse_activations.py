@@ -17,10 +17,11 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
 from binpoint.dialect.fx_accumulate import AveragePoolOp, FilterOp, MergeOp, WidenOp
+from binpoint.dialect.fx_gradients import ChannelAffineOp
 from binpoint.dialect.fx_values import ActivationOp, BiasOp, QuantizeOp
 from binpoint.dialect.policies import PolicyAttr
 
-FUSED_INTO = (FilterOp, AveragePoolOp, MergeOp)
+FUSED_INTO = (FilterOp, AveragePoolOp, MergeOp, ChannelAffineOp)
 """The accumulating operations that an activation joins. A PE has one activation behind its accumulators."""
 
 

@@ -20,6 +20,7 @@ from binpoint.dialect.assembly import location_of, value_name
 from binpoint.dialect.attributes import NameAttr, NamesAttr
 from binpoint.dialect.fx_accumulate import AccumulateOp
 from binpoint.dialect.fx_program import KernelOp, ProgramOp, YieldOp
+from binpoint.dialect.fx_training import TrainingOp
 from binpoint.dialect.fx_values import ExactOp, QuantizeOp, StatsOp
 from binpoint.support.diagnostics import UserError, user_error
 
@@ -33,7 +34,7 @@ class OutlineKernels(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Run over every program of the module. Raises UserError for a chain that is used apart."""
         for program in op.ops:
-            if isinstance(program, ProgramOp):
+            if isinstance(program, ProgramOp | TrainingOp):
                 for end in list(program.body.block.ops):
                     if isinstance(end, QuantizeOp | ExactOp):
                         _outline(_chain(end))

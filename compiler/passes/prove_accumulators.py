@@ -4,24 +4,24 @@
 ->  %0 = fx.conv2d (%x, %w) kernel = 5x5, on_overflow = saturate, overflow = impossible, needed = 20b
          : !fx.acc<?x6x24x24, 40b>
 
-The proof takes widths and the length of the reduction, not values: mantissas of b bits lie in -2^(b-1) .. 2^(b-1)-1.
+The proof takes widths and the length of the reduction, not values; see `compiler.bounds`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
-from binpoint.backends.tables import FRACTION_BITS
+from binpoint.compiler.bounds import needed_bits, needed_sum_bits
 from binpoint.dialect.attributes import BitsAttr, CountAttr
-from binpoint.dialect.fx_accumulate import AccumulateOp, AveragePoolOp, FilterOp, MergeOp, SigmoidOp, SoftmaxOp
+from binpoint.dialect.fx_accumulate import AccumulateOp
 from binpoint.dialect.fx_attributes import Overflow, OverflowAttr
-from binpoint.dialect.fx_types import parameter_sizes, width
+from binpoint.dialect.fx_training import ChannelSumsOp
+from binpoint.dialect.fx_types import width
 from binpoint.dialect.fx_values import BiasOp
 
 
@@ -42,28 +42,15 @@ class ProveAccumulator(RewritePattern):
         rewriter.notify_op_modified(op)
 
 
-def needed_bits(op: AccumulateOp) -> int:
-    """The least width in bits that holds every exact sum of the operation, whatever its operands."""
-    widest = max(width(operand) for operand in op.operands)
-    if isinstance(op, FilterOp):
-        terms = prod(parameter_sizes(op.weight)[1:])
-        return signed_bits(terms << (width(op.input) + width(op.weight) - 2))
-    if isinstance(op, AveragePoolOp):
-        divisors, _ = op.reciprocals.data
-        # A window's sum is negative at its largest: divisor * -2^(b-1).
-        return max(signed_bits(-(divisor * multiplier << (widest - 1))) for divisor, multiplier in divisors)
-    if isinstance(op, MergeOp):
-        # Alignment leaves room for the carries of all operands and one bit of rounding; see `alignment_exponent`.
-        carries = (len(op.inputs) - 1).bit_length()
-        return max(width(op.result) - 1, widest + carries + 1)
-    if isinstance(op, SigmoidOp | SoftmaxOp):
-        return signed_bits(1 << FRACTION_BITS)
-    return widest
+class ProveSums(RewritePattern):
+    """Sums over images, which have 64 bits: the verifier refuses those that need more."""
 
-
-def signed_bits(value: int) -> int:
-    """The least width of a two's complement number: signed_bits(127) = 8, signed_bits(-128) = 8."""
-    return (value if value >= 0 else ~value).bit_length() + 1
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ChannelSumsOp, rewriter: PatternRewriter) -> None:
+        """Match what has no proof yet."""
+        if op.needed is None:
+            op.needed = BitsAttr(needed_sum_bits(op))
+            rewriter.notify_op_modified(op)
 
 
 def _prove_bias(op: BiasOp, needed: int) -> None:
@@ -82,4 +69,5 @@ class ProveAccumulators(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Run over every program of the module."""
-        PatternRewriteWalker(ProveAccumulator()).rewrite_module(op)
+        for pattern in (ProveAccumulator(), ProveSums()):
+            PatternRewriteWalker(pattern).rewrite_module(op)

@@ -43,6 +43,9 @@ def test_gradients_count_where_the_network_is_trained():
     assert misfits("gradients = 16 bits", register_bits=8) == []
     (fault,) = misfits("gradients = 16 bits", layers="loss = cross_entropy(x)", register_bits=8)
     assert fault.message.startswith("16-bit gradients")
+    network = parse_network_text(f"network n {{ input x: 4 {LAYERS} }} numeric {{ gradients = 16 bits }}", "n.bp", None)
+    (fault,) = target_misfits(network, Target("small", 4, (2, 2), (0,), register_bits=8), trained=True)
+    assert fault.message.startswith("16-bit gradients")
 
 
 def test_accumulators_wider_than_the_targets():
@@ -55,6 +58,15 @@ def test_statistics_that_nobody_acquires():
     (fault,) = misfits("update = lsb-min", acquires=("msb",))
     assert (fault.code, fault.hint) == ("missing-statistics", "update = fixed or msb-histogram or msb-max")
     assert misfits("update = fixed", statistics_pes=(), acquires=()) == []
+
+
+def test_policies_of_single_classes_need_statistics_too():
+    (fault,) = misfits("update.weights = lsb-min", acquires=("msb",))
+    assert (fault.code, fault.message[:7]) == ("missing-statistics", "lsb-min")
+    assert misfits("update = lsb-min update.activations = fixed", statistics_pes=(), acquires=()) == []
+    trained = LAYERS + " loss = cross_entropy(d)"
+    (fault,) = misfits("update = lsb-min update.activations = fixed", trained, statistics_pes=(), acquires=())
+    assert fault.code == "missing-statistics"
 
 
 @pytest.mark.parametrize("rule", ExponentRule)

@@ -134,3 +134,13 @@ def test_attributes_are_read_only_and_complete():
     }
     with pytest.raises(TypeError):
         attributes["kernel"] = (1, 1)
+
+
+def test_what_is_too_large_to_compute_is_refused():
+    wide = layer("a", "linear", "v", features=2**16)
+    inputs = (X, Input("v", (2**16, 1, 1)))
+    assert faults([wide, layer("b", "relu", "a")], inputs=inputs) == [("shape-mismatch", "65536x65536")]
+    assert faults([layer("up", "upsample", "x", scale=(2**14, 2**14))]) == [("shape-mismatch", "3x131072x131072")]
+    large = Input("m", (1, 2**16, 2**16))
+    assert faults([layer("pool", "global_max_pool", "m")], inputs=(large,)) == [("shape-mismatch", "1x65536x65536")]
+    assert NetworkGraph("net", inputs, [layer("a", "linear", "v", features=2**15)]).shapes["a"] == (2**15, 1, 1)

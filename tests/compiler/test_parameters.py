@@ -177,5 +177,11 @@ def test_files_of_another_kind(tmp_path, content):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    assert codes(tmp_path / "none.safetensors") == ["unreadable-file"]
-    assert codes(tmp_path) == ["unreadable-file"]
+    for path, found in (
+        (tmp_path / "none.safetensors", "No such file or directory"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "a\ud800", "surrogates not allowed"),
+    ):
+        with pytest.raises(UserError, match=found) as caught:
+            read_parameters(net(), path)
+        assert caught.value.diagnostics[0].code == "unreadable-file"

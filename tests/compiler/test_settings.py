@@ -59,6 +59,26 @@ def test_one_layer():
     assert policy.width(TensorClass.ACTIVATIONS) == 12
 
 
+def test_all_layers_inside():
+    policy, _ = changed("layer.body.*.weights=3", "layer.conv1.*.update=fixed")
+    assert policy.for_layer("body.fc").width(TensorClass.WEIGHTS) == 3
+    assert policy.for_layer("conv1").update.rule is ExponentRule.FIXED
+    assert policy.for_layer("conv1").rounding is Rounding.HALF_UP
+    assert set(policy.overrides) == {"conv1", "body.fc", "body.fc.flatten"}
+
+
+def test_update_policies_of_single_classes():
+    most, fixed = UpdatePolicy(ExponentRule.MSB_MAX), UpdatePolicy(ExponentRule.FIXED)
+    policy, _ = changed("numeric.update.gradients=msb-max", "layer.body.fc.update.weights=fixed")
+    assert policy.updates == policy.for_layer("conv1").updates == {TensorClass.GRADIENTS: most}
+    assert policy.for_layer("body.fc").updates == {TensorClass.GRADIENTS: most, TensorClass.WEIGHTS: fixed}
+    policy, _ = changed(
+        "numeric.update.gradients=msb-max", "layer.conv1.update=fixed", "numeric.update.gradients=lsb-min"
+    )
+    assert policy.updates == {TensorClass.GRADIENTS: UpdatePolicy(ExponentRule.LSB_MIN)}
+    assert policy.for_layer("conv1").update_for(TensorClass.GRADIENTS) == fixed
+
+
 def test_first_exponents():
     policy, _ = changed("numeric.exponents.conv1=-4", "numeric.exponents.body.fc.weight=-7")
     assert policy.exponents == {"conv1": -4, "body.fc.weight": -7}
@@ -85,6 +105,10 @@ def test_the_target():
         ("numeric.=16", "bad-setting", None),
         ("numeric.rounding=", "bad-setting", None),
         ("numeric.rounding=floor }", "bad-setting", None),
+        ("numeric.activations=8 bits weights=4 bits", "bad-setting", "--set may be repeated"),
+        ("layer.conv1.activations=8 bits rounding=floor", "bad-setting", "--set may be repeated"),
+        ("numeric.exponents.conv1=-4 body.fc=-3", "bad-setting", "--set may be repeated"),
+        ("layer.body.weights=4", "unknown-layer", None),
         ("numeric.activatons=16", "unknown-setting", 'did you mean "activations"?'),
         ("numeric.rounding=flor", "wrong-value", 'did you mean "floor"?'),
         ("numeric.activations=99", "out-of-range", None),
@@ -98,6 +122,13 @@ def test_the_target():
         ("target.array.pes=many", "wrong-type", None),
         ("target.array.pes=0", "out-of-range", None),
         ("target.array.pes=2020-01-01", "wrong-type", None),
+        ("target.array.grid=[2020-01-01, 4]", "wrong-type", None),
+        ("target.array.pes=0x" + "f" * 5000, "wrong-type", None),
+        ("target.array.pes=" + "9" * 5000, "wrong-type", None),
+        ("target.array.pes=" + "[" * 5000 + "]" * 5000, "wrong-type", None),
+        ("target.physical.clock_hz=nan", "out-of-range", None),
+        ("target.physical.clock_hz=1e400", "out-of-range", None),
+        ("target.array.grid=[inf, 4]", "wrong-type", None),
     ],
 )
 def test_faults(text, code, hint):

@@ -26,7 +26,17 @@ from binpoint.support.numeric import (
 
 RANGES = st.tuples(st.integers(-1024, 0), st.integers(0, 1023))
 SHARES = st.fractions(0, 1)
-UPDATES = st.builds(UpdatePolicy, st.sampled_from(ExponentRule), SHARES, SHARES, st.integers(1, 1000))
+UPDATES = st.builds(
+    UpdatePolicy,
+    st.sampled_from(ExponentRule),
+    SHARES,
+    SHARES,
+    period=st.integers(1, 1000),
+    window=st.none() | st.integers(1, 99),
+    confidence=st.none() | SHARES.filter(lambda share: 0 < share < 1),
+    patience=st.integers(1, 9),
+    headroom=st.integers(0, 3),
+)
 GRANULARITIES = st.builds(Granularity, st.none() | st.tuples(st.integers(1, 99), st.integers(1, 99)), st.booleans())
 PLAIN = st.builds(
     NumericPolicy,
@@ -34,6 +44,7 @@ PLAIN = st.builds(
     GRANULARITIES,
     st.sampled_from(Rounding),
     UPDATES,
+    st.dictionaries(st.sampled_from(TensorClass), UPDATES, max_size=3),
     st.integers(*CONSTANT_BITS_RANGE),
     RANGES,
     st.dictionaries(st.text(), st.integers(-128, 127), max_size=3),
@@ -93,13 +104,33 @@ def test_wrong_policies(text, message):
         "<msb-max, r_max = 3/2>",
         "<msb+lsb, r_min = -1>",
         "<msb-max, period = 0>",
+        "<msb-max, window = 0>",
+        "<msb-max, patience = 0>",
+        "<msb-histogram, confidence = 1>",
         "<msb-max, range = [1, 0]>",
+        "<msb-max, range = [-1025, 0]>",
+        "<msb-max, range = [0, 1024]>",
         "<msb-max, range = [0, 3], initial = 4>",
     ],
 )
 def test_impossible_policies(text):
     with pytest.raises(VerifyException):
         read(PolicyAttr, text)
+
+
+def test_policies_of_single_classes():
+    text = "<updates = {gradients = <msb-max, window = 16, headroom = 1>, weights = <fixed>}>"
+    read_back = read(NumericAttr, text)
+    read_back.verify()
+    assert read_back.data.updates == {
+        TensorClass.GRADIENTS: UpdatePolicy(ExponentRule.MSB_MAX, Fraction(0), window=16, headroom=1),
+        TensorClass.WEIGHTS: UpdatePolicy(ExponentRule.FIXED, Fraction(0)),
+    }
+    assert "updates = {gradients = <msb-max, window = 16, headroom = 1>, weights = <fixed>}" in write(read_back)
+    with pytest.raises(ParseError, match='did you mean "gradients"'):
+        read(NumericAttr, "<updates = {gradient = <msb-max>}>")
+    with pytest.raises(VerifyException):
+        read(NumericAttr, "<updates = {gradients = <msb-max, period = 0>}>").verify()
 
 
 def test_constants_need_two_bits():

@@ -1,5 +1,6 @@
 """IR as text: what is printed reads back exactly, and no text ends in anything but a module or a user error."""
 
+from fractions import Fraction
 from io import StringIO
 from pathlib import Path
 
@@ -8,16 +9,19 @@ from hypothesis import Phase, example, given, note, settings
 from hypothesis import strategies as st
 from xdsl.printer import Printer
 
+from binpoint.compiler import pipeline, training_pipeline
 from binpoint.compiler.build_nn import build_nn
-from binpoint.compiler.frontends.dsl.parser import parse_network
+from binpoint.compiler.frontends.dsl.parser import parse_network, parse_network_text
 from binpoint.compiler.frontends.dsl.printer import print_network
 from binpoint.compiler.pass_runner import run_passes
-from binpoint.compiler.pipeline import NN_PASSES, fx_passes
+from binpoint.compiler.pipeline import fx_passes
+from binpoint.compiler.training_pipeline import TrainingOptions, training_passes
 from binpoint.dialect.text import parse_module, print_module
 from binpoint.support.diagnostics import UserError
 from tests.compiler.frontends.dsl.test_printer import networks
-from tests.dialect.texts import FX, NN
+from tests.dialect.texts import FX, NN, TRAINING
 from tests.programs import TARGET
+from tests.trainable import EVERY_LAYER, with_head
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "networks").glob("*.bp"))
 
@@ -36,29 +40,42 @@ def assert_reads_back(module):
     assert parse_module(generic(module), "generic.mlir").is_structurally_equivalent(module)
 
 
-def stages(network):
+INFERENCE = (*pipeline.NN_PASSES, *fx_passes(TARGET))
+TRAINED = (
+    *training_pipeline.NN_PASSES,
+    *training_passes(TARGET, TrainingOptions(4, Fraction(9, 10), Fraction(1, 2000), 3)),
+)
+
+
+def stages(network, passes):
     """The module after every pass, as text."""
     texts = []
     module = build_nn(network)
     texts.append(print_module(module))
-    for each in (*NN_PASSES, *fx_passes(TARGET)):
+    for each in passes:
         run_passes(module, [each])
         texts.append(print_module(module))
     return texts
 
 
-def test_a_program_prints_as_it_was_written():
-    assert print_module(parse_module(FX, "small.mlir")) == FX
+@pytest.mark.parametrize("text", [FX, TRAINING], ids=["fx", "training"])
+def test_a_program_prints_as_it_was_written(text):
+    assert print_module(parse_module(text, "small.mlir")) == text
 
 
-@pytest.mark.parametrize("text", [NN, FX], ids=["nn", "fx"])
+@pytest.mark.parametrize("text", [NN, FX, TRAINING], ids=["nn", "fx", "training"])
 def test_custom_and_generic_text_read_back(text):
     assert_reads_back(parse_module(text, "small.mlir"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_stage_of_the_examples_reads_back(path):
-    for text in stages(parse_network(path)):
+    for text in stages(parse_network(path), INFERENCE):
+        assert print_module(parse_module(text, "stage.mlir")) == text
+
+
+def test_every_stage_of_training_reads_back():
+    for text in stages(parse_network_text(EVERY_LAYER, "every.bp", None), TRAINED):
         assert print_module(parse_module(text, "stage.mlir")) == text
 
 
@@ -69,7 +86,7 @@ def test_every_stage_of_any_network_reads_back(network):
     codes: set[str] = set()
     module = build_nn(network)
     assert_reads_back(module)
-    for each in (*NN_PASSES, *fx_passes(TARGET)):
+    for each in INFERENCE:
         try:
             run_passes(module, [each])
         except UserError as error:
@@ -77,6 +94,22 @@ def test_every_stage_of_any_network_reads_back(network):
             break
         assert_reads_back(module)
     # A layer may narrow the range of exponents after the network has given one.
+    assert codes <= {"exponent-out-of-range"}
+
+
+@given(networks())
+@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_the_training_of_any_network_reads_back(network):
+    network = with_head(network)
+    note(print_network(network))
+    codes: set[str] = set()
+    module = build_nn(network)
+    try:
+        run_passes(module, TRAINED)
+    except UserError as error:
+        codes = {diagnostic.code for diagnostic in error.diagnostics}
+    else:
+        assert_reads_back(module)
     assert codes <= {"exponent-out-of-range"}
 
 
@@ -152,7 +185,8 @@ TOKENS = st.sampled_from(
 
 
 @given(
-    st.sampled_from([NN, FX]), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 30), TOKENS), min_size=1, max_size=3)
+    st.sampled_from([NN, FX, TRAINING]),
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 30), TOKENS), min_size=1, max_size=3),
 )
 @example(FX, [(0.5, 1, "é")])
 @settings(max_examples=150, deadline=None)

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binpoint.support.numeric import FixedConstant, Granularity, NumericPolicy, TensorClass, fixed_constant
+from binpoint.support.numeric import (
+    PARAMETER_CLASSES,
+    ExponentRule,
+    FixedConstant,
+    Granularity,
+    NumericPolicy,
+    TensorClass,
+    UpdatePolicy,
+    fixed_constant,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +54,28 @@ def test_granularities_print_as_in_the_language() -> None:
     names = [str(Granularity(block, channel)) for block in (None, (4, 8)) for channel in (False, True)]
     assert names == ["tensor", "channel", "block<4x8>", "channel-block<4x8>"]
     assert FixedConstant(3, 1) != FixedConstant(6, 2)
+
+
+def test_updates_print_as_in_the_language() -> None:
+    assert str(UpdatePolicy()) == "msb-histogram(r_max = 2e-5)"
+    assert str(UpdatePolicy(ExponentRule.FIXED, window=3)) == "fixed"
+    options = UpdatePolicy(ExponentRule.MSB_LSB, Fraction(1, 3), Fraction(0), 4, 16, Fraction(19, 20), 2, 1)
+    written = "r_max = 1/3, r_min = 0, confidence = 0.95, window = 16, patience = 2, headroom = 1"
+    assert str(options) == f"msb+lsb({written}) every 4"
+    assert str(UpdatePolicy(ExponentRule.MSB_MAX, period=2, patience=3)) == "msb-max(patience = 3) every 2"
+
+
+def test_a_class_follows_its_own_policy_or_that_of_all() -> None:
+    common = UpdatePolicy(window=16, confidence=Fraction(9, 10), patience=2, headroom=1, period=4)
+    own = UpdatePolicy(ExponentRule.LSB_MIN)
+    policy = NumericPolicy(update=common, updates={TensorClass.GRADIENTS: own, TensorClass.BIASES: own})
+    assert policy.update_for(TensorClass.ACTIVATIONS) == common
+    assert policy.update_for(TensorClass.GRADIENTS) == policy.update_for(TensorClass.BIASES) == own
+    largest = UpdatePolicy(ExponentRule.MSB_MAX, Fraction(0), period=4, window=16, patience=2)
+    assert policy.update_for(TensorClass.WEIGHTS) == policy.update_for(TensorClass.MASTER_WEIGHTS) == largest
+
+
+@pytest.mark.parametrize("tensor_class", sorted(PARAMETER_CLASSES))
+def test_parameters_stay_where_everything_does(tensor_class: TensorClass) -> None:
+    fixed = UpdatePolicy(ExponentRule.FIXED)
+    assert NumericPolicy(update=fixed).update_for(tensor_class) == fixed

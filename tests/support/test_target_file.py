@@ -197,6 +197,28 @@ def test_text_that_is_no_toml_is_located(text: str, line: int, column: int | Non
     assert place(diagnostic)[:2] == (line, column)
 
 
+@pytest.mark.parametrize(
+    ("value", "message", "line"),
+    [
+        ("0x" + "f" * 5000, "holds a number that is too large", 4),
+        ("[1, [-0x" + "f" * 5000 + "]]", "is not TOML", 4),
+        ("[1, [0x" + "f" * 5000 + "]]", "holds a number that is too large", 4),
+        ("9" * 5000, "holds a number that is too large", None),
+        ("[" * 5000 + "]" * 5000, "nests too deep", None),
+    ],
+)
+def test_values_that_python_cannot_take_are_faults(value: str, message: str, line: int | None) -> None:
+    diagnostic = only_fault(GOOD.replace("pes = 16", f"pes = {value}"))
+    assert diagnostic.code == "bad-toml"
+    assert message in diagnostic.message
+    assert place(diagnostic)[0] == line
+
+
+def test_lines_end_where_toml_ends_them() -> None:
+    text = GOOD.replace("pes = 16", "# a \u2028 b \x85 c\r\npes = 0", 1)
+    assert [place(diagnostic)[0] for diagnostic in faults(text)] == [5]
+
+
 def test_an_empty_file_names_what_is_missing() -> None:
     assert {diagnostic.code for diagnostic in faults("")} == {"missing-key"}
     messages = " ".join(diagnostic.message for diagnostic in faults(""))

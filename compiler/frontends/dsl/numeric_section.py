@@ -10,13 +10,15 @@ from typing import TypeVar
 
 from binpoint.compiler.frontends.dsl import syntax
 from binpoint.compiler.frontends.dsl.faults import suggest
-from binpoint.compiler.frontends.dsl.formatting import format_number
 from binpoint.compiler.frontends.dsl.source import Source
 from binpoint.compiler.frontends.dsl.values import Evaluator
 from binpoint.support.diagnostics import Collector, UserError
+from binpoint.support.number_text import format_number
 from binpoint.support.numeric import (
     BITS_RANGE,
     CONSTANT_BITS_RANGE,
+    EXPONENT_LIMITS,
+    OPTIONS_OF_RULE,
     ExponentRule,
     Granularity,
     NumericPolicy,
@@ -25,20 +27,23 @@ from binpoint.support.numeric import (
     UpdatePolicy,
 )
 
-SETTINGS = (*map(str, TensorClass), "constants", "exponent", "exponent_range", "rounding", "update")
-"""The names of the settings."""
+CLASS_UPDATES = {f"update.{each}": each for each in TensorClass if each is not TensorClass.ACCUMULATORS}
+"""The settings of update policies for single classes. Accumulators have no exponent of their own."""
 
-OPTIONS = {ExponentRule.MSB_HISTOGRAM: ("r_max",), ExponentRule.MSB_LSB: ("r_max", "r_min")}
-"""The options of the update rules that have any."""
+SETTINGS = (*map(str, TensorClass), "constants", "exponent", "exponent_range", "rounding", "update", *CLASS_UPDATES)
+"""The names of the settings."""
 
 LARGEST_BLOCK = 4096
 """The largest height and width of a block that shares an exponent."""
 
-LONGEST_PERIOD = 1_000_000
-"""The most mini-batches whose records are merged for one update."""
+LONGEST_PERIOD, LONGEST_WINDOW, LONGEST_PATIENCE = 1_000_000, 4096, 1_000_000
+"""The most mini-batches between two decisions, whose records are merged, decisions before an exponent shrinks."""
 
-EXPONENT_LIMITS = (-1024, 1023)
-"""Where every exponent range must lie."""
+MOST_HEADROOM = 8
+"""The most spare bits of a small sample."""
+
+LEAST_CONFIDENCE = Fraction(1, 2)
+"""Below, a bound would tolerate more than the sample shows."""
 
 _Word = TypeVar("_Word", bound=StrEnum)
 _Node = syntax.Word | syntax.Expression | syntax.Detail
@@ -96,9 +101,9 @@ class _Reader:
     collector: Collector
 
     def settings(self, settings: Iterable[syntax.Setting], policy: NumericPolicy) -> NumericPolicy:
-        """The policy changed by settings, each at most once."""
+        """The policy changed by settings, each at most once; what is about all classes comes before single ones."""
         seen: set[str] = set()
-        for setting in settings:
+        for setting in sorted(settings, key=lambda setting: setting.name.text != "update"):
             with self.collector.catch():
                 self._once(setting.name, seen)
                 policy = self._apply(setting, policy)
@@ -143,7 +148,9 @@ class _Reader:
             case "rounding":
                 return replace(policy, rounding=self._word(setting, Rounding))
             case "update":
-                return replace(policy, update=self._update(setting))
+                return replace(policy, update=self._update(setting), updates={})
+            case name if name in CLASS_UPDATES:
+                return replace(policy, updates={**policy.updates, CLASS_UPDATES[name]: self._update(setting)})
             case name if name in SETTINGS:
                 tensor_class = TensorClass(name)
                 return policy.with_bits(tensor_class, self._bits(setting, *BITS_RANGE[tensor_class]))
@@ -182,7 +189,7 @@ class _Reader:
         raise self._error("wrong-type", "a block has a height and a width", setting.value, f"{sharing}<4x4>")
 
     def _update(self, setting: syntax.Setting) -> UpdatePolicy:
-        """msb-histogram(r_max = 2e-5) every 4."""
+        """msb-histogram(r_max = 2e-5, window = 16) every 4."""
         update = UpdatePolicy(self._word(setting, ExponentRule, syntax.Options, syntax.Period))
         for detail in setting.details:
             if isinstance(detail, syntax.Period):
@@ -195,16 +202,31 @@ class _Reader:
         return update
 
     def _option(self, option: syntax.Attribute, update: UpdatePolicy) -> UpdatePolicy:
-        known = OPTIONS.get(update.rule, ())
-        if option.name.text not in known:
+        known, name = OPTIONS_OF_RULE[update.rule], option.name.text
+        if name not in known:
             expected = f"one of {', '.join(known)}" if known else "no option"
-            message = f'{update.rule} has no option "{option.name.text}"'
+            message = f'{update.rule} has no option "{name}"'
             raise self._error("unknown-attribute", message, option.name, expected, known)
+        match name:
+            case "r_max":
+                return replace(update, r_max=self._share(option, Fraction(0)))
+            case "r_min":
+                return replace(update, r_min=self._share(option, Fraction(0)))
+            case "confidence":
+                return replace(update, confidence=self._share(option, LEAST_CONFIDENCE))
+            case "window":
+                return replace(update, window=self._whole(option.value, 1, LONGEST_WINDOW, "the window"))
+            case "patience":
+                return replace(update, patience=self._whole(option.value, 1, LONGEST_PATIENCE, "the patience"))
+            case _:
+                return replace(update, headroom=self._whole(option.value, 0, MOST_HEADROOM, "the headroom"))
+
+    def _share(self, option: syntax.Attribute, least: Fraction) -> Fraction:
         share = Evaluator(self.source, {}).number(option.value)
-        if not 0 <= share < 1:
-            expected = "a share of the samples, at least 0 and less than 1"
+        if not least <= share < 1:
+            expected = f"at least {format_number(least)} and less than 1"
             raise self._error("out-of-range", f'"{option.name.text}" is out of range', option.value, expected)
-        return replace(update, r_max=share) if option.name.text == "r_max" else replace(update, r_min=share)
+        return share
 
     def _exponent_range(self, setting: syntax.Setting) -> tuple[int, int]:
         """[-128, 127]."""

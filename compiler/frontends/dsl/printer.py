@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from binpoint.compiler.frontends.dsl.formatting import format_attribute, format_number
+from binpoint.compiler.frontends.dsl.formatting import format_attribute
 from binpoint.compiler.layers import LAYER_KINDS, AttributeType, format_shape
 from binpoint.compiler.network import Input, Layer, NetworkGraph
-from binpoint.support.numeric import ExponentRule, NumericPolicy, UpdatePolicy
+from binpoint.support.number_text import format_number
+from binpoint.support.numeric import NumericPolicy
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 """What a name of an input or a layer looks like."""
@@ -96,20 +97,18 @@ def _settings(policy: NumericPolicy, base: NumericPolicy) -> Iterator[str]:
         yield f"exponent = {policy.granularity}"
     if policy.rounding != base.rounding:
         yield f"rounding = {policy.rounding}"
-    if policy.update != base.update:
-        yield f"update = {print_update(policy.update)}"
+    yield from _updates(policy, base)
     if policy.constant_bits != base.constant_bits:
         yield f"constants = {policy.constant_bits} bits"
     if policy.exponent_range != base.exponent_range:
         yield f"exponent_range = [{policy.exponent_range[0]}, {policy.exponent_range[1]}]"
 
 
-def print_update(update: UpdatePolicy) -> str:
-    """An update policy as it is written: msb-histogram(r_max = 2e-5) every 4."""
-    options = []
-    if update.rule in (ExponentRule.MSB_HISTOGRAM, ExponentRule.MSB_LSB):
-        options.append(f"r_max = {format_number(update.r_max)}")
-    if update.rule is ExponentRule.MSB_LSB:
-        options.append(f"r_min = {format_number(update.r_min)}")
-    period = f" every {update.period}" if update.period != 1 else ""
-    return f"{update.rule}{'(' + ', '.join(options) + ')' if options else ''}{period}"
+def _updates(policy: NumericPolicy, base: NumericPolicy) -> Iterator[str]:
+    """How exponents are updated. A setting for all classes replaces those of single classes in the base."""
+    all_alike = policy.update != base.update or base.updates.keys() - policy.updates.keys()
+    if all_alike:
+        yield f"update = {policy.update}"
+    for tensor_class, update in policy.updates.items():
+        if all_alike or base.updates.get(tensor_class) != update:
+            yield f"update.{tensor_class} = {update}"

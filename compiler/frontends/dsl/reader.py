@@ -15,7 +15,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from binpoint.compiler.frontends.dsl import syntax
 from binpoint.compiler.frontends.dsl.builder import build_tree
 from binpoint.compiler.frontends.dsl.source import Source, Span
-from binpoint.compiler.frontends.dsl.syntax_errors import STATEMENT_ENDS, syntax_error
+from binpoint.compiler.frontends.dsl.syntax_errors import STATEMENT_ENDS, OpenCall, syntax_error
 from binpoint.support.diagnostics import Collector
 
 MAXIMUM_SYNTAX_ERRORS = 20
@@ -123,7 +123,8 @@ class _Reader:
     def _report(self, token: Token, previous: Token) -> None:
         braces = [bracket for bracket in self._open_brackets() if bracket.type == "LBRACE"]
         unclosed = braces[-1] if braces else None
-        self.collector.add(syntax_error(self.source, token, previous, _fitting(self.parser), unclosed))
+        call = self._open_call()
+        self.collector.add(syntax_error(self.source, token, previous, _fitting(self.parser), unclosed, call))
 
     def _report_nesting(self, token: Token) -> None:
         span = Span(token.start_pos or 0, token.end_pos or 0)
@@ -134,6 +135,17 @@ class _Reader:
         """The brackets that the parser has not seen closed, outermost first."""
         stack = self.parser.parser_state.value_stack
         return [value for value in stack if isinstance(value, Token) and value.type in _OPENING]
+
+    def _open_call(self) -> OpenCall | None:
+        """The call whose arguments the parser is in."""
+        stack = self.parser.parser_state.value_stack
+        depths = [depth for depth, value in enumerate(stack) if isinstance(value, Token) and value.type in _OPENING]
+        if not depths or depths[-1] == 0:
+            return None
+        callee = stack[depths[-1] - 1]
+        if stack[depths[-1]].type != "LPAR" or not isinstance(callee, Token) or callee.type != "NAME":
+            return None
+        return OpenCall(str(callee), frozenset(_attribute_names(stack[depths[-1] + 1 :])))
 
     def _start_skipping(self, token: Token) -> None:
         """Find the places where reading could go on, and how far the broken statement is indented."""
@@ -184,6 +196,15 @@ def _with_next(tokens: Iterable[Token], end: int) -> Iterator[tuple[Token, Token
 def _fitting(parser: InteractiveParser) -> frozenset[str]:
     """The terminals that fit next."""
     return frozenset(parser.accepts())  # type: ignore[no-untyped-call]
+
+
+def _attribute_names(values: Iterable[Any]) -> Iterator[str]:
+    """The names of the attributes among a call's arguments; lark gathers repeated ones in trees of its own."""
+    for value in values:
+        if isinstance(value, Tree) and value.data == "attribute":
+            yield str(value.children[0])
+        elif isinstance(value, Tree) and str(value.data).startswith("_"):
+            yield from _attribute_names(value.children)
 
 
 def _column(token: Token) -> int:

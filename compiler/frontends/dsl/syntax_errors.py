@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from lark import Token
 
 from binpoint.compiler.frontends.dsl.source import Source, Span
+from binpoint.compiler.layers import LAYER_KINDS
 from binpoint.support.diagnostics import Diagnostic, did_you_mean
 
 WORDS = {
@@ -63,18 +65,32 @@ STATEMENT_ENDS = frozenset({"RBRACE", "$END"})
 _KEYWORDS = tuple(word.strip('"') for name, word in WORDS.items() if word == f'"{name.lower()}"')
 
 
+@dataclass(frozen=True)
+class OpenCall:
+    """A call whose arguments are not all read: a layer kind or a block, and the attributes that it has so far."""
+
+    name: str
+    attributes: frozenset[str]
+
+
 def syntax_error(
-    source: Source, token: Token, previous: Token, fitting: Collection[str], unclosed: Token | None
+    source: Source,
+    token: Token,
+    previous: Token,
+    fitting: Collection[str],
+    unclosed: Token | None,
+    call: OpenCall | None = None,
 ) -> Diagnostic:
     """The diagnostic of a token that does not fit after the previous one.
 
-    `fitting` are the terminals that would fit, `unclosed` is the innermost brace that is still open.
+    `fitting` are the terminals that would fit, `unclosed` is the innermost brace that is still open, `call` the call
+    whose arguments the token stands among.
     """
     span = Span(token.start_pos or 0, token.end_pos or 0)
     expected = _listing(fitting)
     if token.type == "UNKNOWN":
         return _unknown(source, token, span, expected)
-    hint = _hint(token, previous, fitting, unclosed)
+    hint = _hint(token, previous, fitting, unclosed) or _hint_at_attribute(token, fitting, call)
     if token.type != "$END" and (token.line == previous.line or not STATEMENT_ENDS.isdisjoint(fitting)):
         shown = source.excerpt(span) if token.type == "STRING" else f'"{source.excerpt(span)}"'
         return source.fault("syntax-error", f"unexpected {shown}", span, expected=expected, hint=hint)
@@ -103,6 +119,17 @@ def _hint(token: Token, previous: Token, fitting: Collection[str], unclosed: Tok
     word = previous if "EQUAL" in fitting else token
     known = _KEYWORDS if word is previous else [name.lower() for name in fitting if name.lower() in _KEYWORDS]
     return did_you_mean(str(word), known) if word.type == "NAME" and str(word) not in _KEYWORDS else None
+
+
+def _hint_at_attribute(token: Token, fitting: Collection[str], call: OpenCall | None) -> str | None:
+    """How to write a bare value among the arguments of a call: linear(x, 10)."""
+    if call is None or token.type not in {"NUMBER", "SIZE", "LSQB"} or "NAME" not in fitting:
+        return None
+    name: str | None = "name"  # of a block, which may not have been read yet
+    if call.name in LAYER_KINDS:
+        known = [attribute.name for attribute in LAYER_KINDS[call.name].attributes]
+        name = next((attribute for attribute in known if attribute not in call.attributes), None)
+    return name and f"attributes are written by name: {name}={'[...]' if token.type == 'LSQB' else token}"
 
 
 def _listing(fitting: Collection[str]) -> str:

@@ -9,16 +9,17 @@ from fractions import Fraction
 from typing import Any
 
 from binpoint.compiler.frontends.dsl import syntax
-from binpoint.compiler.frontends.dsl.formatting import Value, format_number, format_value
+from binpoint.compiler.frontends.dsl.formatting import Value, format_value
 from binpoint.compiler.frontends.dsl.source import Source, shorten
 from binpoint.compiler.layers import Attribute, AttributeType
 from binpoint.support.diagnostics import Location, UserError, did_you_mean
+from binpoint.support.number_text import LARGEST_POWER, LONGEST_NUMBER, format_number, parse_number
 
 LARGEST_SIZE = 2**24
 """The largest extent of a feature map, window or list of channels."""
 
-_LONGEST_NUMBER, _LARGEST_POWER, _MOST_BITS = 1300, 400, 4096
-"""Digits of a number, its power of ten, bits of a result: exact arithmetic on more would take forever."""
+_MOST_BITS = 4096
+"""Bits of a result: exact arithmetic on more would take forever."""
 
 FLAGS = {"true": True, "false": False}
 """Words that are values: no parameter of a block can be called so."""
@@ -132,12 +133,11 @@ class Evaluator:
         raise self.error("unknown-parameter", message, word, expected, hint=hint)
 
     def _literal(self, number: syntax.Number) -> Fraction:
-        digits, _, power = number.text.lower().partition("e")
-        # Lengths first: converting a power of a million digits would itself take forever.
-        if len(digits) > _LONGEST_NUMBER or len(power) > 5 or abs(int(power or 0)) > _LARGEST_POWER:
-            expected = f"at most {_LONGEST_NUMBER} digits and powers of ten from -{_LARGEST_POWER} to {_LARGEST_POWER}"
-            raise self.error("out-of-range", "the number is too large or too long", number, expected)
-        return Fraction(number.text)
+        try:
+            return parse_number(number.text)
+        except ValueError:
+            expected = f"at most {LONGEST_NUMBER} digits and powers of ten from -{LARGEST_POWER} to {LARGEST_POWER}"
+            raise self.error("out-of-range", "the number is too large or too long", number, expected) from None
 
     def _check_size(self, value: Fraction, expression: syntax.Expression) -> None:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
@@ -149,7 +149,8 @@ def text_value(source: Source, text: syntax.Text) -> str:
     """A text without its quotes and escapes. Raises UserError for an escape that does not exist."""
     try:
         value: str = json.loads(text.quoted, strict=False)
-    except json.JSONDecodeError:
+        value.encode()  # fails at one half of a pair of escapes such as \ud83d\ude00
+    except (json.JSONDecodeError, UnicodeEncodeError):
         expected = r"\" \\ \/ \b \f \n \r \t or \u and four hexadecimal digits after a backslash"
         found = source.excerpt(text.span)
         fault = source.fault("wrong-escape", "unknown escape in a text", text.span, found=found, expected=expected)

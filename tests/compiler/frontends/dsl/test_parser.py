@@ -22,6 +22,7 @@ from binpoint.support.numeric import (
     BITS_RANGE,
     CONSTANT_BITS_RANGE,
     DEFAULT_BITS,
+    OPTIONS_OF_RULE,
     ExponentRule,
     Granularity,
     NumericPolicy,
@@ -306,6 +307,32 @@ class TestNumeric:
         assert last == common.with_bits(TensorClass.WEIGHTS, 4)
         assert set(policy.overrides) == {"conv", "body.first", "body"}
 
+    def test_update_policies(self):
+        policy = parse(
+            network(
+                "a = relu(x) b = relu(a) c = relu(b)",
+                rest="""
+                numeric {
+                  update.gradients = msb-max(window = 16, patience = 3, headroom = 1) every 2
+                  update = msb-histogram(r_max = 1e-3, confidence = 0.95)
+                  update.weights = lsb-min(window = 4)
+                  layer a { update.weights = fixed }
+                  layer b { update.activations = msb-max  update = fixed }
+                }
+                """,
+            )
+        ).numeric
+        all_classes = UpdatePolicy(r_max=Fraction(1, 1000), confidence=Fraction(19, 20))
+        gradients = UpdatePolicy(ExponentRule.MSB_MAX, period=2, window=16, patience=3, headroom=1)
+        weights = UpdatePolicy(ExponentRule.LSB_MIN, window=4)
+        assert policy.update == all_classes
+        assert policy.updates == {TensorClass.GRADIENTS: gradients, TensorClass.WEIGHTS: weights}
+        fixed = UpdatePolicy(ExponentRule.FIXED)
+        assert policy.for_layer("a").updates == {TensorClass.GRADIENTS: gradients, TensorClass.WEIGHTS: fixed}
+        assert policy.for_layer("a").update == all_classes
+        assert policy.for_layer("b").update == fixed
+        assert policy.for_layer("b").updates == {TensorClass.ACTIVATIONS: UpdatePolicy(ExponentRule.MSB_MAX)}
+
     def test_silence_is_the_default(self):
         assert parse(network("a = relu(x)")).numeric == NumericPolicy()
         assert parse(network("a = relu(x)", rest="numeric { }")).numeric == NumericPolicy()
@@ -361,6 +388,19 @@ class TestNumeric:
             ("update = msb-histogram(r_max = 1)", "out-of-range", 42),
             ("update = msb-histogram(r_max = -1/2)", "out-of-range", 42),
             ("update = msb-histogram(r_max = 0, r_max = 0)", "duplicate-setting", 45),
+            ("update = msb-max(confidence = 0.95)", "unknown-attribute", 28),
+            ("update = lsb-min(headroom = 1)", "unknown-attribute", 28),
+            ("update = fixed(window = 2)", "unknown-attribute", 26),
+            ("update = msb-max(window = 0)", "out-of-range", 37),
+            ("update = msb-max(window = 1.5)", "wrong-type", 37),
+            ("update = msb-max(patience = 0)", "out-of-range", 39),
+            ("update = msb-max(headroom = 9)", "out-of-range", 39),
+            ("update = msb-histogram(confidence = 0.4)", "out-of-range", 47),
+            ("update = msb-histogram(confidence = 1)", "out-of-range", 47),
+            ("update.gradients = msb-mx", "wrong-value", 30),
+            ("update.gradient = msb-max", "unknown-setting", 11),
+            ("update.accumulators = msb-max", "unknown-setting", 11),
+            ("update.weights = fixed  update.weights = fixed", "duplicate-setting", 35),
             ("update = msb-max every 0", "out-of-range", 34),
             ("update = msb-max every 1.5", "wrong-type", 34),
             ("exponents { a = 128 }", "out-of-range", 27),
@@ -409,6 +449,24 @@ class TestFaults:
             "   |                                        ^\n"
             "  expected: a value"
         )
+
+    @pytest.mark.parametrize(
+        ("call", "hint"),
+        [
+            ("linear(x, 10)", "features=10"),
+            ("conv2d(x, 16, 3)", "channels=16"),
+            ("conv2d(linear(x, features=2), channels=8, 3)", "kernel=3"),
+            ("reshape(x, 3x5x7)", "shape=3x5x7"),
+            ("max_pool(x, [2, 2])", "kernel=[...]"),
+            ("body(x, 16)", "name=16"),
+            ("relu(x, 16)", None),
+            ("relu(x y)", None),
+        ],
+    )
+    def test_bare_values_among_arguments(self, call, hint):
+        (fault,) = faults(network(f"a = {call}"))
+        assert fault.code == "syntax-error"
+        assert fault.hint == (hint and f"attributes are written by name: {hint}")
 
     def test_the_text_of_something_missing_at_the_end_of_a_line(self):
         (fault,) = faults(network("a = relu(x", "b = relu(a)"))
@@ -471,6 +529,7 @@ class TestFaults:
             ("output x", "wrong-output", 10),
             ("output z, z", "wrong-output", 13),
             (r'weights "\q"', "wrong-escape", 11),
+            (r'weights "\ud83d"', "wrong-escape", 11),
             ('weights ""', "wrong-value", 11),
             ('weights "\\u0000"', "wrong-value", 11),
             ('weights "a" weights "b"', "duplicate-setting", 15),
@@ -774,6 +833,29 @@ class TestManual:
     def test_it_names_every_word(self):
         for word in (*Rounding, *ExponentRule):
             assert f"`{word}" in MANUAL
+
+    def test_it_lists_the_options_of_every_rule(self):
+        rows = re.findall(r"^\| `([a-z+-]+)` \| (none|`r_max`.*|`window`.*) \|$", MANUAL, re.MULTILINE)
+        listed = {rule: tuple(re.findall(r"`(\w+)`", options)) for rule, options in rows}
+        assert listed == {str(rule): options for rule, options in OPTIONS_OF_RULE.items()}
+
+    @pytest.mark.parametrize(
+        ("option", "least", "most", "beyond"),
+        [
+            ("r_max", "0", "1, not 1", "1"),
+            ("r_min", "0", "1, not 1", "1"),
+            ("confidence", "1/2", "1, not 1", "1"),
+            ("window", "1", "4096", "4097"),
+            ("patience", "1", "1000000", "1000001"),
+            ("headroom", "0", "8", "9"),
+        ],
+    )
+    def test_it_says_the_ranges_of_options(self, option, least, most, beyond):
+        assert re.search(rf"^\| `{option}` \| .* \| {least} to {most} \|", MANUAL, re.MULTILINE)
+        text = "numeric {{ update = msb+lsb({} = {}) }}"
+        assert parse(network("a = relu(x)", rest=text.format(option, least)))
+        (fault,) = faults(network("a = relu(x)", rest=text.format(option, beyond)))
+        assert fault.code == "out-of-range"
 
     def test_its_grammar_is_the_grammar(self):
         source = (ROOT / "compiler" / "frontends" / "dsl" / "grammar.lark").read_text(encoding="utf-8")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binpoint.compiler.frontends.dsl.formatting import format_number, format_value
+from binpoint.compiler.frontends.dsl.formatting import format_value
+from binpoint.compiler.frontends.dsl.numeric_section import CLASS_UPDATES
 from binpoint.compiler.frontends.dsl.parser import parse_network, parse_network_text
 from binpoint.compiler.frontends.dsl.printer import NAME, print_network
 from binpoint.compiler.frontends.dsl.reader import KEYWORDS, grammar
@@ -16,6 +17,7 @@ from binpoint.compiler.layers import LAYER_KINDS, AttributeType, ShapeError
 from binpoint.compiler.network import Input, Layer, NetworkGraph, normalize_attributes
 from binpoint.support.numeric import (
     BITS_RANGE,
+    OPTIONS_OF_RULE,
     ExponentRule,
     Granularity,
     NumericPolicy,
@@ -69,15 +71,30 @@ def inputs(draw, name):
 
 
 @st.composite
+def update_policies(draw):
+    """A policy with values for the options that its rule has."""
+    rule = draw(st.sampled_from(ExponentRule))
+    options = {name: draw(OPTIONS[name]) for name in OPTIONS_OF_RULE[rule] if draw(st.booleans())}
+    return UpdatePolicy(rule, period=draw(st.integers(1, 9)), **options)
+
+
+OPTIONS = {
+    "r_max": SHARES,
+    "r_min": SHARES,
+    "confidence": SHARES.filter(lambda share: share >= Fraction(1, 2)),
+    "window": st.integers(1, 99),
+    "patience": st.integers(1, 9),
+    "headroom": st.integers(0, 3),
+}
+UPDATES = update_policies()
+
+
+@st.composite
 def policies(draw, base: NumericPolicy, exponents):
     """A policy whose settings differ from the base's; an override keeps all that it does not set."""
     classes = draw(st.lists(st.sampled_from(TensorClass), unique=True))
-    rule = draw(st.sampled_from(ExponentRule))
-    update = UpdatePolicy(rule, period=draw(st.integers(1, 9)))
-    if rule in (ExponentRule.MSB_HISTOGRAM, ExponentRule.MSB_LSB):
-        update = UpdatePolicy(rule, draw(SHARES), update.r_min, update.period)
-    if rule is ExponentRule.MSB_LSB:
-        update = UpdatePolicy(rule, update.r_max, draw(SHARES), update.period)
+    update = draw(UPDATES)
+    updates = draw(st.dictionaries(st.sampled_from(list(CLASS_UPDATES.values())), UPDATES, max_size=3))
     least = draw(st.integers(-1024, 1023))
     block = draw(st.none() | st.tuples(st.integers(1, 9), st.integers(1, 9)))
     return NumericPolicy(
@@ -85,6 +102,7 @@ def policies(draw, base: NumericPolicy, exponents):
         Granularity(block, draw(st.booleans())),
         draw(st.sampled_from(Rounding)),
         draw(st.sampled_from([update, base.update])),
+        draw(st.sampled_from([updates, base.updates, {**base.updates, **updates}])),
         draw(st.integers(2, 16)),
         (least, draw(st.integers(least, 1023))),
         exponents,
@@ -190,34 +208,6 @@ def test_names_that_the_language_cannot_write(name):
 def test_the_printer_and_the_grammar_agree_on_names():
     (terminal,) = (terminal for terminal in grammar().terminals if terminal.name == "NAME")
     assert terminal.pattern.value == NAME.pattern
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("0", "0"),
-        ("-3", "-3"),
-        ("1/3", "1/3"),
-        ("1/10", "0.1"),
-        ("-1/4", "-0.25"),
-        ("1/256", "1/256"),
-        ("25/2", "12.5"),
-        ("2e-5", "2e-5"),
-        ("1.5e-7", "1.5e-7"),
-        ("0.001", "0.001"),
-        ("1e11", "100000000000"),
-        ("1e20", "1e20"),
-        ("0.0123", "0.0123"),
-    ],
-)
-def test_numbers_are_printed_short(value, text):
-    assert format_number(Fraction(value)) == text
-
-
-@given(FRACTIONS | st.integers().map(Fraction))
-def test_printed_numbers_are_exact(value):
-    numerator, _, denominator = format_number(value).partition("/")
-    assert Fraction(numerator) / Fraction(denominator or 1) == value
 
 
 @pytest.mark.parametrize(

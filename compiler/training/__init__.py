@@ -1,0 +1,1 @@
+"""From a network to a training program: lowering, gradients, updates."""
