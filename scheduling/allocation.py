@@ -13,11 +13,15 @@ X' and Y' are X and Y, or what is left of them in the last group and the last bl
 P: round = place // P, PE = place % P. Where the figures' conditions hold (C a multiple of Y, P a multiple of C,
 N_L = P / C a multiple of X) this is the figures' allocation; elsewhere it stays without holes, so that a layer
 always takes the fewest rounds, ceil(N*C / P). docs/scheduling.md derives it.
+
+With `rotation = "continuous"` each mini-batch begins one PE further: PE = (place + b mod s) % P, where b numbers the
+mini-batches and s is the spacing of the statistics PEs. Of s mini-batches in a row each pair is sampled in one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +35,7 @@ MAXIMUM_TILES = 2**26
 """The largest schedule of one layer: a few gigabytes of memory while it is made."""
 
 
-def schedule_layer(layer: str, images: int, channels: int, target: Target, first_image: int = 0) -> LayerSchedule:
+def schedule_layer(layer: str, images: int, channels: int, target: Target, mini_batch: int = 0) -> LayerSchedule:
     """Allocate a layer of N images x C output channels to the PEs of a target.
 
     Args:
@@ -39,24 +43,21 @@ def schedule_layer(layer: str, images: int, channels: int, target: Target, first
         images: N, at least 1.
         channels: C, the output channels, at least 1.
         target: the array, its tile and its allocation strategy.
-        first_image: the number of the batch's first image. With `rotation = "global"` the rotation counts from
-            there, so it goes on where the last batch stopped; 0 starts every batch alike. Rounds and places on the
-            line always start anew with the batch.
+        mini_batch: the number of the mini-batch, from 0. It matters to `rotation = "continuous"` alone.
 
     Raises:
         UserError: for more than MAXIMUM_TILES tiles.
     """
-    if images < 1 or channels < 1 or first_image < 0:
-        raise ValueError(f"{images} images from {first_image} on, {channels} channels")
+    if images < 1 or channels < 1 or mini_batch < 0:
+        raise ValueError(f"{images} images x {channels} channels in mini-batch {mini_batch}")
     rows, columns = Tiling(images, channels, target.tile).counts
     if rows * columns > MAXIMUM_TILES:
         message = f"{layer} has too many (image, channel) pairs for one schedule"
         found, expected = f"{images} images x {channels} channels", f"at most {MAXIMUM_TILES} tiles"
         raise user_error("too-many-pairs", message, found=found, expected=expected, hint="use a smaller batch")
-    steps = rotation_steps(rows, columns, target, first_image // target.tile[0])
-    places = line_places(rows, columns, target.allocation, steps)
+    places = line_places(rows, columns, target.allocation, rotation_steps(rows, columns, target))
     rounds, pe = np.divmod(places, target.pes)
-    return LayerSchedule(
+    first = LayerSchedule(
         layer=layer,
         images=images,
         channels=channels,
@@ -66,37 +67,64 @@ def schedule_layer(layer: str, images: int, channels: int, target: Target, first
         round=rounds.astype(np.int32),
         sampled=target.statistics_mask[pe],
     )
+    return in_mini_batch(first, target, mini_batch)
+
+
+def in_mini_batch(first: LayerSchedule, target: Target, mini_batch: int) -> LayerSchedule:
+    """A layer's schedule in a later mini-batch, from that in the first one."""
+    distance = mini_batch % mini_batches_per_cycle(target)
+    if distance == 0:
+        return first
+    pe = first.pe + np.int32(distance)
+    np.subtract(pe, target.pes, out=pe, where=pe >= target.pes)
+    return replace(first, pe=pe, sampled=target.statistics_mask.take(pe))
 
 
 def schedule_network(
-    network: str, workloads: Sequence[Workload], images: int, target: Target, edited: Schedule | None = None
+    network: str,
+    workloads: Sequence[Workload],
+    images: int,
+    target: Target,
+    edited: Schedule | None = None,
+    mini_batch: int = 0,
 ) -> Schedule:
-    """Schedule all layers of a network for mini-batches of so many images.
+    """Schedule all layers of a network for a mini-batch of so many images.
 
     Layers that an edited schedule holds are taken from it, the others follow the target's allocation.
     """
     kept = {} if edited is None else {layer.layer: layer for layer in edited.layers}
     layers = tuple(
-        kept.get(workload.layer) or schedule_layer(workload.layer, images, workload.channels, target)
+        kept.get(workload.layer)
+        or schedule_layer(workload.layer, workload.rows or images, workload.channels, target, mini_batch)
         for workload in workloads
     )
     return Schedule(network, target.name, images, layers)
 
 
-def rotation_steps(rows: int, columns: int, target: Target, first_row: int = 0) -> NDArray[np.int64]:
+def mini_batches_per_cycle(target: Target) -> int:
+    """After so many mini-batches allocations repeat: 1, or the spacing s of the statistics PEs where rotation goes on.
+
+    Statistics PEs without a spacing take the whole array, P.
+    """
+    if target.allocation.rotation is not RotationCount.CONTINUOUS:
+        return 1
+    return target.statistics_spacing or target.pes
+
+
+def rotation_steps(rows: int, columns: int, target: Target) -> NDArray[np.int64]:
     """(image tiles,): how many steps the channels of each image tile are rotated.
 
-    A step is one image tile for rotated and a group of X for thinned-rotated. Counted "global", steps go on
-    through the batch; counted "round", they start anew after the N_L = ceil(P / C) image tiles of a round, as the
-    figures print it. mechanical never rotates.
+    A step is one image tile for rotated and a group of X for thinned-rotated. Counted "global" or "continuous",
+    steps go on through the batch; counted "round", they start anew after the N_L = ceil(P / C) image tiles of a
+    round, as the figures print it. mechanical never rotates.
     """
     allocation = target.allocation
     if allocation.strategy is Strategy.MECHANICAL:
         return np.zeros(rows, np.int64)
     per_step = allocation.images_per_step
     step: NDArray[np.int64] = np.arange(rows) // per_step
-    if allocation.rotation is RotationCount.GLOBAL:
-        return step + first_row // per_step
+    if allocation.rotation is not RotationCount.ROUND:
+        return step
     rows_per_round = ceiling(target.pes, columns)
     return step % ceiling(rows_per_round, per_step)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,14 +49,18 @@ def print_schedule(schedule: Schedule, target: Target, summaries: Mapping[str, M
     return _layout(document) + "\n"
 
 
-def print_csv(schedule: Schedule) -> str:
-    """The schedule as CSV: layer,image,channel,pe,round,sampled, a line a pair; sampled is 0 or 1."""
+def print_csv(schedule: Schedule, without_statistics: Collection[str] = ()) -> str:
+    """The schedule as CSV: layer,image,channel,pe,round,sampled, a line a pair; sampled is 0 or 1.
+
+    It is 0 for every pair of the layers named in `without_statistics`, whatever PEs compute them.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("layer", "image", "channel", "pe", "round", "sampled"))
     for layer in schedule.layers:
         image, channel = np.indices((layer.images, layer.channels))
-        columns = (image, channel, layer.by_pair(layer.pe), layer.by_pair(layer.round), layer.sample_mask().astype(int))
+        sampled = layer.sample_mask() & (layer.layer not in without_statistics)
+        columns = (image, channel, layer.by_pair(layer.pe), layer.by_pair(layer.round), sampled.astype(int))
         table = np.stack([column.ravel() for column in columns], axis=1)
         writer.writerows((layer.layer, *row) for row in table.tolist())
     return text.getvalue()
@@ -157,15 +161,16 @@ class _Reader:
             message, found = f"{name} has {workload.channels} output channels", _show(entry["channels"])
             self._fault((*path, "channels"), "wrong-channels", message, found, str(workload.channels))
             return None
-        tiling = Tiling(batch, workload.channels, self.target.tile)
+        rows = workload.rows or batch
+        tiling = Tiling(rows, workload.channels, self.target.tile)
         pe = self._matrix((*path, "pe"), entry["pe"], f"{name}: ", tiling, "PE", self.target.pes)
         tiles = tiling.counts[0] * tiling.counts[1]
         rounds = self._matrix((*path, "round"), entry["round"], f"{name}: ", tiling, "round", tiles)
         if pe is None or rounds is None:
             return None
         sampled = self.target.statistics_mask[pe]
-        layer = LayerSchedule(name, batch, workload.channels, self.target.pes, self.target.tile, pe, rounds, sampled)
-        for conflict in layer.conflicts():
+        layer = LayerSchedule(name, rows, workload.channels, self.target.pes, self.target.tile, pe, rounds, sampled)
+        for conflict in layer.clashes():
             message = f"{name}: {tiling.name(conflict.tile)}: {conflict.message}"
             self._fault((*path, conflict.array, *conflict.tile), "schedule-conflict", message, None, conflict.expected)
         return layer
@@ -173,8 +178,12 @@ class _Reader:
     def _matrix(
         self, path: Path, rows: Any, prefix: str, tiling: Tiling, what: str, end: int
     ) -> NDArray[np.int32] | None:
-        """The nested lists as an array over tiles, None where something is wrong with them."""
+        """The nested lists as an array over tiles, None where they are no lists or have the wrong lengths.
+
+        Numbers out of range are reported, too, and become -1.
+        """
         before = len(self.faults)
+        wrong: list[tuple[int, int]] = []
         height, width = tiling.counts
         if not isinstance(rows, list):
             self._fault(path, "wrong-type", f"{prefix}{path[-1]} is no list", _show(rows), f"a list of {height} lists")
@@ -187,13 +196,19 @@ class _Reader:
             for j, value in enumerate(row[:width]):
                 if type(value) is not int or not 0 <= value < end:
                     self._entry((*path, i, j), value, f"{prefix}{tiling.name((i, j))}", what, end)
+                    wrong.append((i, j))
             if len(row) != width:
                 missing = tiling.name((i, len(row))) if len(row) < width else _images(tiling, i)
                 self._length((*path, i), row, width, prefix + missing)
         if len(rows) != height:
             missing = _images(tiling, len(rows)) if len(rows) < height else "images"
             self._length(path, rows, height, prefix + missing)
-        return np.array(rows, np.int32) if len(self.faults) == before else None
+        if len(self.faults) > before + len(wrong):
+            return None
+        known = [list(row) for row in rows] if wrong else rows
+        for i, j in wrong:
+            known[i][j] = -1
+        return np.array(known, np.int32)
 
     def _entry(self, path: Path, value: Any, where: str, what: str, end: int) -> None:
         expected = f"{what} 0 to {end - 1}"

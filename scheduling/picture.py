@@ -29,7 +29,10 @@ class Cell:
     images: str
     channels: str
     colour: int
-    statistics: bool
+
+
+NO_WORK = Cell("", "", 0)
+"""The cell of a PE that idles."""
 
 
 def draw_round(schedule: LayerSchedule, target: Target, number: int, width: int) -> Text:
@@ -41,31 +44,30 @@ def draw_round(schedule: LayerSchedule, target: Target, number: int, width: int)
     """
     from rich.text import Text
 
-    cells = round_cells(schedule, target, number)
-    widths = max(len(cell.images) for cell in cells), max(len(cell.channels) for cell in cells)
+    cells = busy_cells(schedule, number)
+    widths = max(len(cell.images) for cell in cells.values()), max(len(cell.channels) for cell in cells.values())
     margin = len(f"PE {schedule.pes - 1}") + 1
     row_length = _row_length(target, (width - margin) // (sum(widths) + 3))
-    rows = [cells[start : start + row_length] for start in range(0, len(cells), row_length)]
-    busy = 1 + max(index for index, row in enumerate(rows) if any(cell.images for cell in row))
+    busy = 1 + max(cells) // row_length
     text = Text(_heading(schedule, target, number), style="bold", end="")
     for index in _shown_rows(busy):
-        text.append(f"\n{'...' if index is None else f'PE {index * row_length}':<{margin}}", style="dim")
-        for cell in [] if index is None else rows[index]:
-            text.append_text(_draw_cell(cell, *widths))
-    if busy < len(rows):
+        start = 0 if index is None else index * row_length
+        text.append(f"\n{'...' if index is None else f'PE {start}':<{margin}}", style="dim")
+        for pe in [] if index is None else range(start, min(start + row_length, schedule.pes)):
+            text.append_text(_draw_cell(cells.get(pe, NO_WORK), bool(target.statistics_mask[pe]), *widths))
+    if busy * row_length < schedule.pes:
         text.append(f"\nPE {busy * row_length} to {schedule.pes - 1} idle", style="dim")
     text.append(f"\nimage:channel   [image:channel] on a PE with a statistics circuit   {_IDLE} idle", style="dim")
     return text
 
 
-def round_cells(schedule: LayerSchedule, target: Target, number: int) -> list[Cell]:
-    """The cells of one round, a PE each, in the order of their numbers."""
-    work = [("", "", 0)] * schedule.pes
+def busy_cells(schedule: LayerSchedule, number: int) -> dict[int, Cell]:
+    """The cells of the PEs that have work in one round, by the number of the PE."""
+    cells = {}
     for i, j in np.argwhere(schedule.round == number).tolist():
         images, channels = schedule.tiling.pairs_of((i, j))
-        work[schedule.pe[i, j]] = (_span(images), _span(channels), i)
-    mask = target.statistics_mask.tolist()
-    return [Cell(*what, statistics) for what, statistics in zip(work, mask, strict=True)]
+        cells[int(schedule.pe[i, j])] = Cell(_span(images), _span(channels), i)
+    return cells
 
 
 def _heading(schedule: LayerSchedule, target: Target, number: int) -> str:
@@ -74,12 +76,12 @@ def _heading(schedule: LayerSchedule, target: Target, number: int) -> str:
     return f"{schedule.layer} ({size}) on {target.name}, {rounds}"
 
 
-def _draw_cell(cell: Cell, images_width: int, channels_width: int) -> Text:
+def _draw_cell(cell: Cell, statistics: bool, images_width: int, channels_width: int) -> Text:
     from rich.text import Text
 
-    opening, closing = ("[", "]") if cell.statistics else (" ", " ")
+    opening, closing = ("[", "]") if statistics else (" ", " ")
     style = IMAGE_STYLES[cell.colour % len(IMAGE_STYLES)] if cell.images else "dim"
-    if cell.statistics:
+    if statistics:
         style += " bold reverse"
     middle = f"{cell.images:>{images_width}}:{cell.channels:<{channels_width}}"
     if not cell.images:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +37,7 @@ def plot_schedule(
     number: int,
     file_format: str,
     drawn: Callable[[], object] = lambda: None,
+    without_statistics: Collection[str] = (),
 ) -> bytes:
     """One row of plots a layer: images and channels on the PE array in one round, and the sampled pairs.
 
@@ -46,6 +47,7 @@ def plot_schedule(
         number: the round; a layer with fewer rounds is drawn in its last.
         file_format: one of FORMATS.
         drawn: called after each layer.
+        without_statistics: the names of layers whose results no statistics are taken of, whatever PEs compute them.
 
     Returns:
         The file's bytes, the same for the same schedule.
@@ -67,6 +69,10 @@ def plot_schedule(
         rows = figure.subplots(len(layers), 3, squeeze=False, gridspec_kw=_margins(height))
         for layer, axes in zip(layers, rows, strict=True):
             _draw_layer(figure, axes, layer, target, min(number, layer.rounds - 1))
+            if layer.layer in without_statistics:
+                _draw_no_statistics(axes[2], layer)
+            else:
+                _draw_coverage(axes[2], layer)
             drawn()
         stream = io.BytesIO()
         metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[file_format]
@@ -99,13 +105,15 @@ def _margins(height: float) -> dict[str, float]:
 def _draw_layer(figure: Figure, axes: Sequence[Axes], layer: LayerSchedule, target: Target, number: int) -> None:
     images, channels = _on_array(layer, target, number)
     rounds = "its only round" if layer.rounds == 1 else f"round {number} of 0 to {layer.rounds - 1}"
-    for ax, values, what in ((axes[0], images, "image"), (axes[1], channels, "output channel")):
-        picture = _draw_array(ax, values, target)
+    plots = ((axes[0], images, "image", layer.tile[0]), (axes[1], channels, "output channel", layer.tile[1]))
+    for ax, values, noun, size in plots:
+        what = noun if size == 1 else f"first {noun} of the tile"
+        picture = _draw_array(ax, values, target, size)
         ax.set_title(f"{layer.layer}: {what} on each PE, {rounds}")
-        figure.colorbar(picture, ax=ax, label=what, pad=0.03, ticks=_ticks(*picture.get_clim()))
+        least, most = picture.get_clim()
+        figure.colorbar(picture, ax=ax, label=what, pad=0.03, ticks=_ticks(least, most, size))
     if target.pes <= MAXIMUM_LABELS:
         _label_pes(axes[0], images, channels)
-    _draw_coverage(axes[2], layer)
 
 
 def _on_array(layer: LayerSchedule, target: Target, number: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -118,14 +126,15 @@ def _on_array(layer: LayerSchedule, target: Target, number: int) -> tuple[NDArra
     return images, channels
 
 
-def _draw_array(ax: Axes, values: NDArray[np.float64], target: Target) -> Any:
+def _draw_array(ax: Axes, values: NDArray[np.float64], target: Target, size: int) -> Any:
+    """One value a PE; values are multiples of `size`, the tile's."""
     from matplotlib import colormaps
     from matplotlib.patches import Patch
 
     colours = colormaps[COLOUR_MAP].with_extremes(bad=IDLE_COLOUR)
     least, most = float(np.nanmin(values)), float(np.nanmax(values))
     shown = np.ma.masked_invalid(values)
-    picture = ax.imshow(shown, cmap=colours, vmin=least, vmax=max(most, least + 1), aspect="auto")
+    picture = ax.imshow(shown, cmap=colours, vmin=least, vmax=max(most, least + size), aspect="auto")
     rows, columns = target.grid
     ax.set_xlabel(f"column of the array (PE = {columns} x row + column)")
     ax.set_ylabel("row of the array")
@@ -161,6 +170,12 @@ def _label_pes(ax: Axes, images: NDArray[np.float64], channels: NDArray[np.float
             ax.text(column, row, text, ha="center", va="center", fontsize=8, bbox=style)
 
 
+def _draw_no_statistics(ax: Axes, layer: LayerSchedule) -> None:
+    ax.set_title(f"{layer.layer}: no statistics")
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, "no statistics are taken of these results", ha="center", va="center", transform=ax.transAxes)
+
+
 def _draw_coverage(ax: Axes, layer: LayerSchedule) -> None:
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Patch
@@ -178,9 +193,9 @@ def _draw_coverage(ax: Axes, layer: LayerSchedule) -> None:
     ax.legend(handles=handles, loc="upper right", bbox_to_anchor=(1, -0.16), ncols=2, frameon=False, borderpad=0)
 
 
-def _ticks(least: float, most: float) -> list[int]:
-    """Up to nine ticks between two whole numbers, at multiples of a power of two, the usual size of channels."""
-    step = 1
+def _ticks(least: float, most: float, unit: int = 1) -> list[int]:
+    """Up to nine ticks between two whole numbers, at multiples of a power of two units: sizes of layers often are."""
+    step = unit
     while (most - least) > 8 * step:
         step *= 2
     first = -(-int(least) // step) * step

@@ -11,7 +11,7 @@ from binpoint.scheduling.coverage import Coverage, better_allocation, layer_cove
 from binpoint.scheduling.explain import listed, ranges
 from binpoint.scheduling.schedule import LayerSchedule
 from binpoint.scheduling.workload import Workload
-from binpoint.support.target import Allocation, Target
+from binpoint.support.target import Allocation, RotationCount, Target
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,14 @@ def report_layer(schedule: LayerSchedule, workload: Workload, target: Target) ->
 
 
 def coverage_warnings(reports: Sequence[LayerReport], target: Target) -> list[str]:
-    """One warning for each group of layers of which some image or channel is never sampled, in the same way."""
+    """One warning for each group of layers of which some image or channel is never sampled, in the same way.
+
+    None where the rotation goes on across mini-batches: every pair is sampled in one of a cycle.
+    """
     if not target.statistics_pes:
         return [f"{target.name} has no statistics PEs, so nothing is sampled and exponents cannot follow statistics"]
+    if target.allocation.rotation is RotationCount.CONTINUOUS:
+        return []
     layers_by_text: dict[str, list[str]] = {}
     for report in reports:
         if report.workload.statistics and not report.coverage.complete:
@@ -66,19 +71,23 @@ def coverage_warnings(reports: Sequence[LayerReport], target: Target) -> list[st
 def _warning(report: LayerReport, target: Target) -> str:
     coverage = report.coverage
     missing = []
+    channel, image = ("channel", "image") if report.workload.rows is None else ("input channel", "output channel")
     for noun, numbers, count in (
-        ("channel", coverage.unsampled_channels, coverage.channels),
-        ("image", coverage.unsampled_images, coverage.images),
+        (channel, coverage.unsampled_channels, coverage.channels),
+        (image, coverage.unsampled_images, coverage.images),
     ):
         if numbers:
             missing.append(f"{ranges(noun, numbers)} ({len(numbers)} of {count})")
     text = f"never sampled: {', '.join(missing)}"
     if coverage.unsampled_channels:
         better = better_allocation(report.schedule, target)
-        text += "" if better is None else f"; {_describe(better)} would sample every channel"
+        text += "" if better is None else f"; {_describe(better, target.allocation)} would sample every channel"
     return text
 
 
-def _describe(allocation: Allocation) -> str:
-    thinning = [f"x = {allocation.x}", f"y = {allocation.y}"] if allocation.x * allocation.y > 1 else []
-    return f"{allocation.strategy} with {', '.join([*thinning, f'shift = {allocation.shift}'])}"
+def _describe(better: Allocation, present: Allocation) -> str:
+    parameters = [f"x = {better.x}", f"y = {better.y}"] if better.x * better.y > 1 else []
+    parameters.append(f"shift = {better.shift}")
+    if better.rotation is not present.rotation:
+        parameters.append(f"rotation = {better.rotation}")
+    return f"{better.strategy} with {', '.join(parameters)}"

@@ -99,15 +99,25 @@ class LayerSchedule:
 
     def by_pair(self, values: NDArray[Element]) -> NDArray[Element]:
         """An array over tiles as one over pairs, (N, C): each pair has the value of its tile."""
+        if self.tile == (1, 1):
+            return values
         (ti, tc), rows, columns = self.tile, np.arange(self.images), np.arange(self.channels)
         return values[np.ix_(rows // ti, columns // tc)]
 
     def conflicts(self) -> list[Conflict]:
-        """Every broken invariant, in the order of the tiles: PE out of range, round out of range, PE taken."""
+        """Every broken invariant, in the order of the tiles."""
         found = self._out_of_range("pe", "PE", self.pes, f"PE 0 to {self.pes - 1} of {self.pes}")
         most = self.pe.size
         found += self._out_of_range("round", "round", most, f"round 0 to {most - 1}: {most} tiles need no more")
-        found += [] if found else self._taken() + self._empty_rounds()
+        return sorted(found + self.clashes(), key=lambda conflict: conflict.tile)
+
+    def clashes(self) -> list[Conflict]:
+        """How tiles whose PE and round exist break the invariants together, in the order of the tiles.
+
+        A PE has two tiles in one round; or no tile is in a round before the last, which shows once all rounds exist.
+        """
+        rounds_exist = bool(((self.round >= 0) & (self.round < self.round.size)).all())
+        found = self._taken() + (self._empty_rounds() if rounds_exist else [])
         return sorted(found, key=lambda conflict: conflict.tile)
 
     def validate(self) -> None:
@@ -133,8 +143,10 @@ class LayerSchedule:
 
     def _taken(self) -> list[Conflict]:
         """The tiles whose PE already has an earlier tile in the same round."""
+        exist = (self.pe >= 0) & (self.pe < self.pes) & (self.round >= 0) & (self.round < self.round.size)
         slots = (self.round.astype(np.int64) * self.pes + self.pe).ravel()
-        order = np.argsort(slots, kind="stable")
+        order = np.flatnonzero(exist)
+        order = order[np.argsort(slots[order], kind="stable")]
         repeated = np.flatnonzero(np.diff(slots[order]) == 0) + 1
         first = np.searchsorted(slots[order], slots[order][repeated])
         conflicts = []

@@ -17,6 +17,9 @@ class Workload:
     `parameter_bytes` for all. `statistics` says whether the layer's results pass a statistics circuit (layers
     that only move mantissas have none to take). `fused` are the layers of the network file that this one
     computes, itself among them.
+
+    The gradient of a parameter and its update have `rows`, the output channels, in the place of images, and the input
+    channels as channels; the feature maps that such a gradient reads count as `parameter_bytes`.
     """
 
     layer: str
@@ -29,6 +32,8 @@ class Workload:
     output_bytes: int
     statistics: bool = True
     fused: tuple[str, ...] = ()
+    rows: int | None = None
+    """None for the images of a mini-batch."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,9 +50,12 @@ def select_workloads(workloads: Sequence[Workload], names: Sequence[str]) -> tup
     """The workloads that compute the named layers, in data-flow order; without names all of them.
 
     Raises:
-        UserError: for names that no workload computes.
+        UserError: for names that no workload computes, and where there is no workload at all.
     """
-    known = {name: workload for workload in workloads for name in workload.names}
+    if not workloads:
+        message, hint = "the network has no layer that PEs compute", "flatten and reshape move nothing"
+        raise user_error("nothing-to-schedule", message, hint=hint)
+    known = {name for workload in workloads for name in workload.names}
     for name in names:
         if name not in known:
             raise user_error(
@@ -57,5 +65,5 @@ def select_workloads(workloads: Sequence[Workload], names: Sequence[str]) -> tup
                 expected=", ".join(workload.layer for workload in workloads),
                 hint=did_you_mean(name, known),
             )
-    chosen = {known[name].layer for name in names}
-    return tuple(workload for workload in workloads if not names or workload.layer in chosen)
+    # Of one layer, training computes several things: its result, and the gradients that follow from it.
+    return tuple(workload for workload in workloads if not names or set(names) & set(workload.names))

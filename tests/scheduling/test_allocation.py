@@ -2,15 +2,17 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from binpoint.scheduling.allocation import schedule_layer, schedule_network
+from binpoint.scheduling.allocation import mini_batches_per_cycle, schedule_layer, schedule_network
 from binpoint.scheduling.schedule import Schedule
 from binpoint.scheduling.workload import Workload
 from binpoint.support.target import Allocation, RotationCount, Strategy, Target
@@ -104,7 +106,7 @@ def test_the_formulas_of_the_figures(x: int, y: int, groups: int, blocks: int, r
     schedule = schedule_layer("layer", per_round * rounds, channels, make_target(pes, allocation))
     for image in range(per_round * rounds):
         i, n = divmod(image, per_round)
-        counted = image if rotation is RotationCount.GLOBAL else n
+        counted = n if rotation is RotationCount.ROUND else image
         j, k = divmod(n, x)
         for c in range(channels):
             if allocation.strategy is Strategy.ROTATED:
@@ -166,12 +168,55 @@ def test_an_image_that_overshoots_goes_on_in_the_next_round() -> None:
     assert schedule.round.tolist() == [[0] * 6, [0] * 6, [0, 0, 0, 0, 1, 1]]
 
 
-@pytest.mark.parametrize("allocation", [Allocation(), Allocation(Strategy.THINNED_ROTATED, 3, 2)])
-def test_rotation_goes_on_over_batches(allocation: Allocation) -> None:
-    target = make_target(48, allocation, 6, tile=(1, 2))
-    whole = schedule_layer("layer", 12, 16, target).sample_mask()
-    parts = [schedule_layer("layer", 3, 16, target, first_image=first).sample_mask() for first in (0, 3, 6, 9)]
-    assert np.concatenate(parts).tolist() == whole.tolist()
+def continuous(target: Target) -> Target:
+    """The same array, its rotation going on across mini-batches."""
+    strategy = target.allocation.strategy
+    rotating = Allocation() if strategy is Strategy.MECHANICAL else target.allocation
+    return replace(target, allocation=replace(rotating, rotation=RotationCount.CONTINUOUS))
+
+
+def sampled_counts(images: int, channels: int, target: Target, first: int, count: int) -> NDArray[np.int64]:
+    """(images, channels): in how many of some mini-batches in a row a statistics PE computes each pair."""
+    batches = (schedule_layer("layer", images, channels, target, first + b) for b in range(count))
+    return np.sum([schedule.sample_mask() for schedule in batches], axis=0)
+
+
+@given(layers(), st.integers(0, 999))
+def test_rotation_that_goes_on_samples_every_pair(layer: tuple[int, int, Target], first: int) -> None:
+    """Whatever the sizes, of as many mini-batches as the spacing each pair is sampled in one, in two at the most."""
+    images, channels, target = layer[0], layer[1], continuous(layer[2])
+    spacing = target.statistics_spacing
+    assert spacing is not None
+    counts = sampled_counts(images, channels, target, first, spacing)
+    assert counts.min() >= 1
+    assert counts.max() <= (1 if target.pes % spacing == 0 else 2)
+
+
+@given(layers(), st.integers(0, 99))
+def test_rotation_that_goes_on_moves_the_pes_alone(layer: tuple[int, int, Target], number: int) -> None:
+    images, channels, target = layer[0], layer[1], continuous(layer[2])
+    first, later = (schedule_layer("layer", images, channels, target, batch) for batch in (0, number))
+    later.validate()
+    assert later.round.tolist() == first.round.tolist()
+    assert later.pe.tolist() == ((first.pe + number % mini_batches_per_cycle(target)) % target.pes).tolist()
+    counted_globally = replace(target, allocation=replace(target.allocation, rotation=RotationCount.GLOBAL))
+    assert first == schedule_layer("layer", images, channels, counted_globally)
+
+
+def test_statistics_pes_without_a_spacing_see_every_pair_after_a_turn_of_the_array() -> None:
+    target = replace(continuous(make_target(12, Allocation())), statistics_pes=(1, 2, 7))
+    assert mini_batches_per_cycle(target) == 12
+    assert sampled_counts(5, 4, target, 0, 12).tolist() == [[3] * 4] * 5
+
+
+@given(layers(), st.integers(1, 99))
+def test_mini_batches_are_alike_unless_the_rotation_goes_on(layer: tuple[int, int, Target], number: int) -> None:
+    images, channels, target = layer
+    assume(target.allocation.rotation is not RotationCount.CONTINUOUS)
+    assert mini_batches_per_cycle(target) == 1
+    assert schedule_layer("layer", images, channels, target, number) == schedule_layer(
+        "layer", images, channels, target
+    )
 
 
 def test_shift_is_the_step_of_the_rotation() -> None:

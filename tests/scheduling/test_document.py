@@ -157,6 +157,19 @@ def test_several_faults_come_at_once() -> None:
     assert [diagnostic.code for diagnostic in faults(edited(change))] == ["schedule-conflict", "missing-pair"]
 
 
+def test_faults_of_one_layer_come_at_once() -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["layers"][0]["pe"][0][2] = 200
+        document["layers"][0]["pe"][1][0] = 0
+        document["layers"][0]["round"][3][2] = None
+
+    assert [diagnostic.message for diagnostic in faults(edited(change))] == [
+        "conv1: image 0, channel 2: there is no PE 200",
+        "conv1: image 3, channel 2: no round",
+        "conv1: image 1, channel 0: PE 0 twice in round 0, also for image 0, channel 0",
+    ]
+
+
 def test_many_faults_are_counted() -> None:
     def change(document: dict[str, Any]) -> None:
         document["layers"][1]["pe"] = [[-1] * 6] * 4
@@ -197,3 +210,18 @@ def test_csv_has_a_line_a_pair() -> None:
         tile = layer.tiling.tile_of(int(row["image"]), int(row["channel"]))
         assert (int(row["pe"]), int(row["round"])) == (layer.pe[tile], layer.round[tile])
         assert row["sampled"] == str(int(layer.sampled[tile]))
+
+
+def test_csv_samples_nothing_where_there_are_no_statistics() -> None:
+    rows = list(csv.DictReader(io.StringIO(print_csv(make_schedule(), without_statistics=["fc"]))))
+    assert {row["sampled"] for row in rows if row["layer"] == "fc"} == {"0"}
+    assert {row["sampled"] for row in rows if row["layer"] == "conv1"} == {"0", "1"}
+
+
+def test_layers_with_rows_of_their_own() -> None:
+    workloads = [*WORKLOADS, Workload("fc.weight.grad", 2, 1, 1, 1, 1, 1, 1, rows=5)]
+    target = Target("small", 4, (2, 2), (0,))
+    made = schedule_network("net", workloads, 3, target)
+    assert [layer.images for layer in made.layers] == [3, 3, 5]
+    text = print_schedule(made, target, {})
+    assert parse_schedule(text, "s.json", "net", workloads, target) == made

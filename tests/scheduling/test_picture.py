@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from binpoint.scheduling.allocation import schedule_layer
-from binpoint.scheduling.picture import MAXIMUM_ROWS, draw_round
+from binpoint.scheduling.picture import MAXIMUM_ROWS, busy_cells, draw_round
 from binpoint.support.target import Allocation, Strategy, Target
 from binpoint.support.target_file import load_target
 
@@ -72,3 +72,9 @@ def test_every_pe_is_drawn_once() -> None:
     assert {(int(image), int(channel)) for opening, image, channel in pairs if opening} == {
         (image, channel) for image in range(12) for channel in range(10) if schedule.sampled[image, channel]
     }
+
+
+def test_idle_pes_of_a_large_array_cost_nothing() -> None:
+    target = replace(load_target("dlu2048"), pes=2**22, grid=(2**11, 2**11))
+    assert len(busy_cells(schedule_layer("conv1", 64, 6, target), 0)) == 64 * 6
+    assert draw(64, 6, target).splitlines()[-2] == "PE 385 to 4194303 idle"

@@ -43,6 +43,32 @@ def test_svg_names_what_it_shows() -> None:
         assert words in texts, words
 
 
+def texts_of(data: bytes) -> list[str]:
+    """The comments of an SVG, in which matplotlib repeats its texts."""
+    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+    texts = [str(node.text).strip() for node in ElementTree.fromstring(data, parser).iter() if node.text]
+    return [text for text in texts if text]
+
+
+def test_colours_of_tiles_are_those_of_their_beginnings() -> None:
+    target = replace(TINY, tile=(3, 5))
+    texts = texts_of(plot_schedule([schedule_layer("conv1", 12, 20, target)], target, 0, "svg"))
+    assert "first image of the tile" in texts
+    assert "first output channel of the tile" in texts
+    images = texts.index("first image of the tile")
+    assert texts[images - 4 : images] == ["0", "3", "6", "9"]
+    channels = texts.index("first output channel of the tile")
+    assert texts[channels - 4 : channels] == ["0", "5", "10", "15"]
+
+
+def test_where_no_statistics_are_taken_nothing_is_sampled() -> None:
+    layers = [schedule_layer(name, 4, 6, TINY) for name in ("conv1", "pool1")]
+    texts = texts_of(plot_schedule(layers, TINY, 0, "svg", without_statistics=["pool1"]))
+    assert "pool1: no statistics" in texts
+    assert "conv1: 6 of 24 pairs sampled" in texts
+    assert not any(text.startswith("pool1") and "sampled" in text for text in texts)
+
+
 @pytest.mark.parametrize("file_format", ["svg", "png"])
 def test_the_same_schedule_gives_the_same_bytes(file_format: str) -> None:
     layers = [schedule_layer("conv1", 2, 6, TINY)]

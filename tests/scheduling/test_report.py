@@ -5,7 +5,7 @@ from dataclasses import replace
 from binpoint.scheduling.allocation import schedule_layer
 from binpoint.scheduling.report import LayerReport, coverage_warnings, report_layer
 from binpoint.scheduling.workload import Workload
-from binpoint.support.target import Target
+from binpoint.support.target import Allocation, RotationCount, Target
 from binpoint.support.target_file import load_target
 
 DLU = load_target("dlu2048")
@@ -42,6 +42,17 @@ def test_layers_of_one_kind_share_a_warning_with_a_remedy() -> None:
     ]
 
 
+def test_a_remedy_names_the_rotation_where_it_has_to_change() -> None:
+    printed = replace(DLU, allocation=Allocation(rotation=RotationCount.ROUND))
+    (warning,) = coverage_warnings([report("fc", 64, 2048, printed)], printed)
+    assert warning.endswith("; rotated with shift = 1, rotation = global would sample every channel")
+
+
+def test_a_rotation_that_goes_on_leaves_nothing_out() -> None:
+    on = replace(DLU, allocation=Allocation(rotation=RotationCount.CONTINUOUS))
+    assert coverage_warnings([report("conv1", 64, 8, on)], on) == []
+
+
 def test_images_alone_have_no_remedy() -> None:
     (warning,) = coverage_warnings([report("fc", 64, 10)], DLU)
     assert warning.startswith("fc: never sampled: images 2, 5, 7 and 21 more (24 of 64)")
@@ -53,3 +64,11 @@ def test_an_array_without_statistics_is_one_warning() -> None:
     warnings = coverage_warnings([report("conv1", 64, 8, blind), report("conv2", 64, 8, blind)], blind)
     assert len(warnings) == 1
     assert "no statistics PEs" in warnings[0]
+
+
+def test_rows_of_a_gradient_of_parameters_are_output_channels() -> None:
+    workload = Workload("fc.weight.grad", 8, 1, 1, 1, 1, 1, 1, rows=64)
+    (warning,) = coverage_warnings([report_layer(schedule_layer("fc.weight.grad", 64, 8, DLU), workload, DLU)], DLU)
+    assert warning.startswith(
+        "fc.weight.grad: never sampled: input channels 1, 3, 5 and 7 (4 of 8), output channels 1, 3, 5 and 29 more"
+    )

@@ -28,6 +28,17 @@ def test_a_pe_twice_in_a_round_is_found_at_the_later_tile() -> None:
     assert conflict.message == "PE 2 twice in round 0, also for image 0, channel 0"
 
 
+def test_tiles_without_a_pe_or_round_hide_no_clash() -> None:
+    conflicts = make_schedule([[9, 9, 1, 1, 1, 1]], [[0, 0, 0, 0, -1, -1]]).conflicts()
+    assert [(conflict.tile[1], conflict.message) for conflict in conflicts] == [
+        (0, "there is no PE 9"),
+        (1, "there is no PE 9"),
+        (3, "PE 1 twice in round 0, also for image 0, channel 2"),
+        (4, "there is no round -1"),
+        (5, "there is no round -1"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("pe", "round_", "message"),
     [
