@@ -6,7 +6,6 @@ import io
 import math
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -46,12 +45,15 @@ def read_npz(path: Path, what: str) -> dict[str, Array]:
                     name = info.filename.removesuffix(".npy")
                     arrays[name] = _read_array(stream, info.file_size, path, f'array "{name}" of the {what}')
             return arrays
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (UserError, MemoryError):
+        raise
+    # The zip reader raises many kinds of errors on damaged headers (ValueError, NotImplementedError, ...).
+    except Exception as error:
         raise user_error(
             "corrupt-data",
             f"the {what} is not a .npz file, or is damaged",
             location=Location(str(path)),
-            found=str(error),
+            found=str(error) or type(error).__name__,
             expected="arrays written by numpy.savez",
         ) from None
 
@@ -89,13 +91,7 @@ def _read_array(stream: IO[bytes], size: int, path: Path, what: str) -> Array:
             raise ValueError(f"version {version[0]}.{version[1]} of the .npy format")
     # NumPy parses the header as Python, with as many kinds of errors.
     except (ValueError, SyntaxError, TypeError, RecursionError, tokenize.TokenError) as error:
-        raise user_error(
-            "not-npy",
-            f"the {what} is not a .npy array",
-            location=Location(str(path)),
-            found=str(error).splitlines()[0] if str(error) else type(error).__name__,
-            expected="an array written by numpy.save",
-        ) from None
+        raise _not_npy(error, path, what) from None
     _check_dtype(dtype, path, what)
     wanted = math.prod(shape) * dtype.itemsize
     left = size - stream.tell()
@@ -109,7 +105,20 @@ def _read_array(stream: IO[bytes], size: int, path: Path, what: str) -> Array:
             expected=f"{_format(shape)} of {dtype} = {wanted} bytes",
         )
     array = np.frombuffer(body, dtype)
-    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+    try:
+        return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+    except ValueError as error:  # negative sizes, more axes than NumPy has
+        raise _not_npy(error, path, what) from None
+
+
+def _not_npy(error: Exception, path: Path, what: str) -> UserError:
+    return user_error(
+        "not-npy",
+        f"the {what} is not a .npy array",
+        location=Location(str(path)),
+        found=str(error).splitlines()[0] if str(error) else type(error).__name__,
+        expected="an array written by numpy.save",
+    )
 
 
 def _check_dtype(dtype: np.dtype[Any], path: Path, what: str) -> None:

@@ -20,11 +20,11 @@ from binpoint.backends.program import Program
 from binpoint.backends.workload import layer_workloads
 from binpoint.runtime import archive
 from binpoint.runtime import manifest as manifests
-from binpoint.runtime.manifest import Manifest
+from binpoint.runtime.manifest import Manifest, Origin
 from binpoint.runtime.tensors import parse_exponents, print_exponents, read_floats, read_mantissas, write_tensors
 from binpoint.scheduling.document import parse_schedule, print_schedule
 from binpoint.scheduling.schedule import Schedule
-from binpoint.support.diagnostics import Location, UserError, user_error
+from binpoint.support.diagnostics import Collector, Diagnostic, Location, UserError, user_error
 from binpoint.support.files import read_bytes, write_atomically
 from binpoint.support.numeric import TensorPolicy
 from binpoint.support.target import Target
@@ -52,6 +52,7 @@ class Artifact:
         exponents: of every parameter, and of inputs and results where the user or a calibration gave one.
         floats: the float32 parameters, of the same names and shapes: the yardstick of accuracy.
         schedule: the schedule that the user edited, None for the target's own allocation.
+        origin: where the parameters come from, None where nobody said.
     """
 
     program: Program
@@ -62,6 +63,7 @@ class Artifact:
     exponents: Mapping[str, int]
     floats: Mapping[str, NDArray[np.float32]]
     schedule: Schedule | None = None
+    origin: Origin | None = None
 
 
 def write_artifact(path: Path, artifact: Artifact) -> None:
@@ -94,7 +96,7 @@ def read_artifact_with_manifest(path: Path) -> tuple[Artifact, Manifest]:
 
 def describe_policy(policies: Mapping[str, TensorPolicy]) -> tuple[str, ...]:
     """The rules by which tensors get their exponents, each once, most common first."""
-    texts = [_describe_update(policy) for policy in policies.values()]
+    texts = [str(policy.update) for policy in policies.values()]
     return tuple(sorted(set(texts), key=lambda text: (-texts.count(text), text)))
 
 
@@ -115,13 +117,14 @@ def _members(artifact: Artifact) -> dict[str, bytes]:
         batch=artifact.batch,
         policy=describe_policy(artifact.program.policies),
         hashes={name: manifests.digest(data) for name, data in members.items()},
+        origin=artifact.origin,
     )
     return {**members, manifests.MEMBER: manifests.print_manifest(manifest).encode("utf-8")}
 
 
 def _artifact(members: Mapping[str, bytes], manifest: Manifest, path: Path) -> Artifact:
     # Writing needs no IR, so the dialects are loaded only here.
-    from binpoint.backends.from_ir import program_from_module
+    from binpoint.backends.from_ir import program_from_module, target_name
     from binpoint.dialect.text import parse_module
 
     def place(member: str) -> str:
@@ -129,8 +132,12 @@ def _artifact(members: Mapping[str, bytes], manifest: Manifest, path: Path) -> A
 
     ir = _text(members, PROGRAM, path)
     with _placed(place(PROGRAM)):
-        program = program_from_module(parse_module(ir, place(PROGRAM)))
+        module = parse_module(ir, place(PROGRAM))
+        program = program_from_module(module)
     target = parse_target(_text(members, TARGET, path), place(TARGET))
+    named = {"network": program.name, "target": target.name}
+    _check_names(place(manifests.MEMBER), {"network": manifest.network, "target": manifest.target}, named)
+    _check_names(place(PROGRAM), {"target": target_name(module)}, named)
     schedule = None
     if SCHEDULE in members:
         text = _text(members, SCHEDULE, path)
@@ -144,14 +151,18 @@ def _artifact(members: Mapping[str, bytes], manifest: Manifest, path: Path) -> A
         exponents=parse_exponents(_text(members, EXPONENTS, path), program, EXPONENTS, str(path)),
         floats=read_floats(members[FLOATS], program, FLOATS, str(path)),
         schedule=schedule,
+        origin=manifest.origin,
     )
 
 
-def _describe_update(policy: TensorPolicy) -> str:
-    update = policy.update
-    shares = [f"{name} = {share}" for name, share in (("r_max", update.r_max), ("r_min", update.r_min)) if share]
-    period = [f"every {update.period} mini-batches"] if update.period > 1 else []
-    return ", ".join([update.rule, *shares, *period])
+def _check_names(place: str, names: Mapping[str, str | None], expected: Mapping[str, str]) -> None:
+    """Refuse a member that names another network or target than the artifact holds. Raises UserError."""
+    collector = Collector()
+    for what, name in names.items():
+        if name not in (None, expected[what]):
+            message = f"this belongs to another {what} than the artifact holds"
+            collector.add(Diagnostic("mixed-artifact", message, Location(place), name, expected[what]))
+    collector.raise_any()
 
 
 @contextmanager

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from binpoint.backends.float_reference import run_float
 from binpoint.backends.kernel import EMPTY_RECORD, StatisticsRecord
 from binpoint.backends.program import Program
-from binpoint.runtime.exponents import exponent_of_top, record_of_floats, top_position
-from binpoint.support.numeric import ExponentRule, TensorPolicy
+from binpoint.runtime.exponents import chosen_top, exponent_of_top, record_of_floats
+from binpoint.support.numeric import TensorPolicy
 
 FloatArray = NDArray[np.floating[Any]]
 
 TRIAL_ELEMENTS = 1 << 24
 """A float trial keeps about this many numbers at a time."""
-
-_TOLERANT_RULES = (ExponentRule.MSB_HISTOGRAM, ExponentRule.MSB_LSB)
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,7 @@ def trial_exponent(tensor: MovableTensor, record: StatisticsRecord) -> int:
     lowest bits of floats say nothing, so `lsb-min` starts like `msb-max`. A tensor of zeros gets the range
     of numbers around 1.
     """
-    update = tensor.policy.update
-    if not record.msb:
-        top = 0
-    elif update.rule in _TOLERANT_RULES:
-        top = top_position(record, update.r_max)
-    else:
-        top = max(record.msb)
+    top = chosen_top(tensor.policy.update, record) if record.msb else 0
     return exponent_of_top(top, tensor.bits)
 
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from binpoint.backends.kernel import EMPTY_RECORD, Events, StatisticsRecord
+from binpoint.backends.kernel import Events, StatisticsRecord
 from binpoint.backends.program import Program
 from binpoint.runtime.calibration import FloatArray, MovableTensor, movable_tensors, trial_exponent, trial_records
-from binpoint.runtime.exponents import clamp, decide
+from binpoint.runtime.exponents import clamp
+from binpoint.runtime.policies import ExponentHistory
 from binpoint.support.diagnostics import Collector, Diagnostic
 from binpoint.support.numeric import STATISTICS_OF_RULE
 from binpoint.support.target import Target
@@ -53,7 +54,8 @@ class Controller(Protocol):
 class FixedController:
     """Exponents that never move.
 
-    Each is the user's, else the artifact's, else that of a float trial of the first batch.
+    Each is the artifact's, else the one that the network names, else that of a float trial of the first batch. The
+    compiler writes what the network names into the artifact; training writes what it ended with.
 
     Args:
         program: the network.
@@ -70,10 +72,9 @@ class FixedController:
         self._tensors = {tensor.name: tensor for tensor in movable_tensors(program)}
         self._exponents: dict[str, int] = {}
         for name, tensor in self._tensors.items():
-            if tensor.policy.initial is not None:
-                self._set(tensor, tensor.policy.initial)
-            elif name in known:
-                self._set(tensor, known[name])
+            start = known.get(name, tensor.policy.initial)
+            if start is not None:
+                self._set(tensor, start)
 
     def exponents(self, inputs: Mapping[str, FloatArray]) -> Mapping[str, int]:
         """The exponents of every batch; the first one calibrates those that nobody gave."""
@@ -95,8 +96,8 @@ class FixedController:
 class StatisticsController(FixedController):
     """Exponents that follow statistics, one batch late (JP7367595B2 fig. 2).
 
-    The first batch runs with the exponents of a FixedController. From then on the records of `period` batches are
-    merged, and the tensor's rule decides the exponent of the batches after them.
+    The first batch runs with the exponents of a FixedController. From then on an `ExponentHistory` for each tensor
+    takes what every batch leaves.
 
     Args:
         program, floats, known: as for FixedController.
@@ -114,20 +115,17 @@ class StatisticsController(FixedController):
     ) -> None:
         super().__init__(program, floats, known)
         _check_acquisition(self._tensors, target)
-        self._records = dict.fromkeys(self._tensors, EMPTY_RECORD)
-        self._batches = Counter[str]()
+        self._histories: dict[str, ExponentHistory] = {}
 
     def observe(self, observations: Mapping[str, Observation]) -> None:
-        """Merge the records of a batch; where a tensor's period is over, decide its exponent."""
+        """Hand every tensor's record to its history, and take over what that decides."""
         for name, tensor in self._tensors.items():
-            record = observations[name].record
-            if record is not None:
-                self._records[name] = self._records[name].merge(record)
-            self._batches[name] += 1
-            update = tensor.policy.update
-            if self._batches[name] == update.period:
-                self._set(tensor, decide(update, self._records[name], tensor.bits, self._exponents[name]))
-                self._records[name], self._batches[name] = EMPTY_RECORD, 0
+            if name not in self._histories:
+                self._histories[name] = ExponentHistory(tensor.policy, tensor.bits, self._exponents[name])
+            decision = self._histories[name].observe(observations[name].record)
+            if decision is not None:
+                self._exponents[name] = decision.new
+                self.clamps[name] += decision.clamped
 
 
 def _check_acquisition(tensors: Mapping[str, MovableTensor], target: Target) -> None:

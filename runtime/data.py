@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ Labels = NDArray[np.int64]
 
 _MNIST = "mnist:"
 _MNIST_FILES = {"test": "t10k", "train": "train"}
+_PLACES = "mnist:DIR, mnist:DIR#train, FILE.npz or a folder of images"
 _IMAGE_NAMES, _LABEL_NAMES = ("x", "images"), ("y", "labels")
 
 
@@ -32,6 +34,9 @@ class Source(Protocol):
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Samples start .. stop as numbers of shape (n, C, H, W)."""
+
+    def take(self, indices: NDArray[np.int64]) -> FloatArray:
+        """The samples of these numbers, in their order, as (n, C, H, W)."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,19 @@ class ArraySource:
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Samples start .. stop as (n, C, H, W)."""
-        part = self.array[start:stop]
+        return self._numbers(self.array[start:stop])
+
+    def take(self, indices: NDArray[np.int64]) -> FloatArray:
+        """The samples of these numbers as (n, C, H, W)."""
+        return self._numbers(self.array[indices])
+
+    def _numbers(self, part: arrays.Array) -> FloatArray:
         return part if part.dtype.kind == "f" else self.convert(part)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive samples: numbers (n, C, H, W) by input name, and their labels (n,) if there are any."""
+    """Some samples, from that number on: (n, C, H, W) by input name, and labels (n,) if there are any."""
 
     first: int
     inputs: Mapping[str, FloatArray]
@@ -87,6 +98,11 @@ class Samples:
             inputs = {name: source.read(start, stop) for name, source in self.sources.items()}
             yield Batch(start, inputs, None if self.labels is None else self.labels[start:stop])
 
+    def take(self, indices: NDArray[np.int64]) -> Batch:
+        """The samples of these numbers, at least one, in their order."""
+        inputs = {name: source.take(indices) for name, source in self.sources.items()}
+        return Batch(int(indices[0]), inputs, None if self.labels is None else self.labels[indices])
+
 
 def load_data(place: str, inputs: Sequence[ProgramInput], *, resize: bool = False) -> Samples:
     """A data set: `mnist:DIR` (`#train` or `#test`, the default, may follow), a .npz file or a folder of images.
@@ -97,6 +113,8 @@ def load_data(place: str, inputs: Sequence[ProgramInput], *, resize: bool = Fals
     Raises:
         UserError: where the data is missing, damaged, empty, or does not fit the network's inputs.
     """
+    if not place.removeprefix(_MNIST).partition("#")[0]:
+        raise user_error("unknown-data", "the place of the data is empty", found=f'"{place}"', expected=_PLACES)
     if place.startswith(_MNIST):
         _refuse_resize(resize, place)
         return _load_mnist(place.removeprefix(_MNIST), _only(inputs, place))
@@ -115,7 +133,7 @@ def load_data(place: str, inputs: Sequence[ProgramInput], *, resize: bool = Fals
         "this is no data set",
         location=Location(place),
         found=kind,
-        expected="mnist:DIR, mnist:DIR#train, FILE.npz or a folder of images",
+        expected=_PLACES,
         hint="give single arrays and images with --input" if path.exists() else None,
     )
 
@@ -203,8 +221,9 @@ def _load_npz(path: Path, inputs: Sequence[ProgramInput]) -> Samples:
 
 
 def _check_labels(labels: arrays.Array, count: int, place: str) -> None:
-    """Labels are one integer a sample, none negative."""
-    if labels.dtype.kind not in "ui" or labels.ndim != 1 or (labels.size and int(labels.min()) < 0):
+    """Labels are one integer a sample, none negative and none past int64."""
+    whole = labels.dtype.kind in "ui" and labels.ndim == 1
+    if not whole or int(labels.min(initial=0)) < 0 or int(labels.max(initial=0)) > np.iinfo(np.int64).max:
         raise user_error(
             "bad-labels",
             "labels are one whole number a sample, from 0",
@@ -232,6 +251,14 @@ def _group(items: Sequence[str], inputs: Sequence[ProgramInput]) -> dict[str, li
         name, separator, rest = item.partition("=")
         if separator and name in grouped:
             grouped[name].append(Path(rest))
+        elif separator and not os.path.exists(item):
+            raise user_error(
+                "unknown-input",
+                f'the network has no input "{name}", and there is no file of that whole name',
+                location=Location(item),
+                expected=", ".join(f'"{declared.name}"' for declared in inputs),
+                hint=did_you_mean(name, grouped),
+            )
         else:
             grouped[_only(inputs, item).name].append(Path(item))
     empty = [name for name, paths in grouped.items() if not paths]

@@ -27,12 +27,14 @@ class Evaluation:
     Attributes:
         samples: how many images ran.
         correct: how many got the class of their label, None without labels or classes.
+        classes: the class of each image (N,) by its highest score, None without classes.
         seconds: of fixed-point inference alone, without loading, calibration and compiling.
         outputs: float32 outputs by name, a vector (N, C), another map (N, C, H, W); empty where not kept.
     """
 
     samples: int
     correct: int | None
+    classes: NDArray[np.int64] | None
     seconds: float
     outputs: Mapping[str, NDArray[np.float32]]
 
@@ -78,9 +80,11 @@ def evaluate(
     Raises:
         UserError: a file cannot be read, or a label is no class of the network.
     """
-    scored = _scored_output(program, samples)
+    scored = class_output(program)
+    _check_labels(program, scored, samples)
     kept: dict[str, list[NDArray[np.float32]]] = {name: [] for name in program.outputs if keep_outputs}
-    correct, seconds = 0, 0.0
+    classes: list[NDArray[np.int64]] = []
+    seconds = 0.0
     for part in samples.batches(batch):
         if warm_up and part.first == 0:
             session.warm_up(part.inputs)
@@ -88,13 +92,16 @@ def evaluate(
         seconds += result.seconds
         for name, outputs in kept.items():
             outputs.append(_flat(result.outputs[name].values))
-        if scored is not None and part.labels is not None:
-            correct += _count_correct(result.outputs[scored].mantissas, part.labels)
+        if scored is not None:
+            classes.append(_classes(result.outputs[scored].mantissas))
         if advance is not None:
             advance(len(part))
+    found = np.concatenate(classes) if classes else None
+    labels = samples.labels
     return Evaluation(
         samples=len(samples),
-        correct=None if scored is None else correct,
+        correct=None if found is None or labels is None else int((found == labels[: len(found)]).sum()),
+        classes=found,
         seconds=seconds,
         outputs={name: np.concatenate(outputs) for name, outputs in kept.items()},
     )
@@ -105,14 +112,15 @@ def float_accuracy(artifact: Artifact, samples: Samples, batch: int, advance: Ad
 
     Runs apart from `evaluate`: the threads of float kernels would take time from those of fixed-point kernels.
     """
-    scored = _scored_output(artifact.program, samples)
-    if scored is None:
+    scored = class_output(artifact.program)
+    _check_labels(artifact.program, scored, samples)
+    if scored is None or samples.labels is None:
         return None
     correct = 0
     for part in samples.batches(batch):
         scores = run_float(artifact.program, artifact.floats, part.inputs, keep=[scored])[scored]
         if part.labels is not None:
-            correct += _count_correct(scores, part.labels)
+            correct += int((_classes(scores) == part.labels).sum())
         if advance is not None:
             advance(len(part))
     return correct / len(samples)
@@ -124,16 +132,15 @@ def top_classes(scores: NDArray[np.float32], count: int) -> list[tuple[int, floa
     return [(int(index), float(scores[index])) for index in order]
 
 
-def _count_correct(scores: NDArray[Any], labels: NDArray[np.int64]) -> int:
-    """How many samples have their highest score at their label; of equal scores the first counts."""
-    return int(np.count_nonzero(scores.reshape(len(scores), -1).argmax(axis=1) == labels))
+def _classes(scores: NDArray[Any]) -> NDArray[np.int64]:
+    """The class of each sample's highest score; of equal scores the first counts."""
+    return np.asarray(scores.reshape(len(scores), -1).argmax(axis=1), np.int64)
 
 
-def _scored_output(program: Program, samples: Samples) -> str | None:
-    """The output whose scores the labels belong to, None where one of them is missing."""
-    output = None if samples.labels is None else class_output(program)
-    if output is None or samples.labels is None:
-        return None
+def _check_labels(program: Program, output: str | None, samples: Samples) -> None:
+    """Refuse labels that the output with the scores has no class for."""
+    if samples.labels is None or output is None:
+        return
     classes = next(call.spec.output.channels for call in program.calls if call.spec.name == output)
     highest = int(samples.labels[: len(samples)].max())
     if highest >= classes:
@@ -143,7 +150,6 @@ def _scored_output(program: Program, samples: Samples) -> str | None:
             found=f"label {highest}",
             expected=f"0 to {classes - 1}",
         )
-    return output
 
 
 def _flat(values: NDArray[np.float64]) -> NDArray[np.float32]:

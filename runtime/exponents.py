@@ -1,4 +1,4 @@
-"""From statistics to exponents (SEMANTICS section 5).
+"""From one record of statistics to an exponent (docs/numerics.md section 6); `policies` follows records over time.
 
 A value with top position t fits b bits at the exponent t - (b - 2): bit b - 2 is the highest below the sign.
 Counts are compared exactly, as integers and fractions.
@@ -7,6 +7,7 @@ Counts are compared exactly, as integers and fractions.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from binpoint.backends.kernel import StatisticsRecord
+from binpoint.runtime.confidence import most_overflows
 from binpoint.support.diagnostics import user_error
-from binpoint.support.numeric import ExponentRule, UpdatePolicy
+from binpoint.support.numeric import OPTIONS_OF_RULE, ExponentRule, UpdatePolicy
 
 MANTISSA_BITS = 53
 """Bits of a float64 mantissa, the leading one included."""
+
+_FRACTION_BITS = MANTISSA_BITS - 1
+_FRACTION_MASK = (1 << _FRACTION_BITS) - 1
+_EXPONENT_MASK, _EXPONENT_BIAS = 0x7FF, 1023
+"""A float64 is sign, 11 bits of exponent with this bias, and the fraction (IEEE 754 binary64)."""
 
 
 def decide(update: UpdatePolicy, record: StatisticsRecord, bits: int, current: int) -> int:
@@ -30,15 +37,13 @@ def decide(update: UpdatePolicy, record: StatisticsRecord, bits: int, current: i
     if update.rule is ExponentRule.FIXED or not record.msb:
         return current
     match update.rule:
-        case ExponentRule.MSB_MAX:
-            return exponent_of_top(max(record.msb), bits)
-        case ExponentRule.MSB_HISTOGRAM:
-            return exponent_of_top(top_position(record, update.r_max), bits)
+        case ExponentRule.MSB_MAX | ExponentRule.MSB_HISTOGRAM:
+            return exponent_of_top(chosen_top(update, record), bits)
         case ExponentRule.LSB_MIN:
             return min(record.lsb)
         case ExponentRule.MSB_LSB:
             # Saturation has priority; an exponent that loses fewer low bits than allowed is free headroom.
-            least = exponent_of_top(top_position(record, update.r_max), bits)
+            least = exponent_of_top(chosen_top(update, record), bits)
             return max(least, bottom_position(record, update.r_min))
 
 
@@ -53,12 +58,47 @@ def exponent_of_top(top: int, bits: int) -> int:
     return top - (bits - 2)
 
 
-def top_position(record: StatisticsRecord, r_max: Fraction) -> int:
-    """The smallest position t with count(msb > t) <= r_max * samples, not below the lowest that occurs.
+@dataclass(frozen=True)
+class Tolerance:
+    """How many samples may lie above the top bit. A sample too small to tolerate anything says nothing of its share."""
+
+    overflows: int
+    small_sample: bool
+
+
+def tolerance(update: UpdatePolicy, samples: int) -> Tolerance:
+    """What a policy tolerates in so many samples: r_max of them, or what proves r_max at the policy's confidence.
+
+    Rules without a share tolerate nothing, in samples of any size.
+    """
+    if "r_max" not in OPTIONS_OF_RULE[update.rule]:
+        return Tolerance(0, True)
+    if update.confidence is None:
+        overflows = int(update.r_max * samples)
+        return Tolerance(overflows, overflows < 1)
+    overflows = most_overflows(samples, update.r_max, update.confidence)
+    return Tolerance(max(overflows, 0), overflows < 0)
+
+
+def chosen_top(update: UpdatePolicy, record: StatisticsRecord) -> int:
+    """The position that the range must hold: the lowest tolerated one, and spare bits above it in a small sample.
 
     The record must have at least one msb.
     """
-    tolerated = r_max * record.samples
+    tolerated = tolerance(update, record.samples)
+    return top_position(record, tolerated.overflows) + (update.headroom if tolerated.small_sample else 0)
+
+
+def samples_above(record: StatisticsRecord, position: int) -> int:
+    """How many samples have their highest bit above a position."""
+    return sum(count for msb, count in record.msb.items() if msb > position)
+
+
+def top_position(record: StatisticsRecord, tolerated: int) -> int:
+    """The smallest position t with count(msb > t) <= tolerated, not below the lowest that occurs.
+
+    The record must have at least one msb.
+    """
     above = 0
     for position in sorted(record.msb, reverse=True):
         above += record.msb[position]
@@ -90,20 +130,33 @@ def record_of_floats(values: NDArray[np.floating[Any]], tensor: str = "a tensor"
     Raises:
         UserError: a value is infinite or not a number; `tensor` names it in the message.
     """
-    exact = values.astype(np.float64).ravel()
+    exact = np.ascontiguousarray(values, np.float64).reshape(-1)
     if not np.isfinite(exact).all():
         found = exact[~np.isfinite(exact)][0]
         raise user_error("not-finite", f"{tensor} holds a value that is no finite number", found=found)
     nonzero = exact[exact != 0]
-    fractions, exponents = np.frexp(np.abs(nonzero))  # |x| = fraction * 2^exponent, 1/2 <= fraction < 1
-    negative_power = (nonzero < 0) & (fractions == 0.5)
-    tops = exponents.astype(np.int64) - 1 - negative_power
-    mantissas = np.ldexp(fractions, MANTISSA_BITS).astype(np.int64)
-    trailing_zeros = np.bitwise_count((mantissas & -mantissas) - 1).astype(np.int64)
-    bottoms = exponents - MANTISSA_BITS + trailing_zeros
-    return StatisticsRecord(_counts(tops), _counts(bottoms), exact.size - nonzero.size, exact.size)
+    tiny = np.abs(nonzero) < np.finfo(np.float64).smallest_normal
+    record = _record_of_normal(nonzero[~tiny] if tiny.any() else nonzero, 0)
+    if tiny.any():
+        record = record.merge(_record_of_normal(np.ldexp(nonzero[tiny], MANTISSA_BITS), -MANTISSA_BITS))
+    return StatisticsRecord(record.msb, record.lsb, exact.size - nonzero.size, exact.size)
 
 
-def _counts(positions: NDArray[np.int64]) -> Mapping[int, int]:
-    found, counts = np.unique(positions, return_counts=True)
-    return {int(position): int(count) for position, count in zip(found, counts, strict=True)}
+def _record_of_normal(values: NDArray[np.float64], shift: int) -> StatisticsRecord:
+    """The record of values times 2^shift, none of them 0 or below the normal numbers: from their bits in IEEE 754."""
+    bits = values.view(np.int64)
+    biased = (bits >> _FRACTION_BITS) & _EXPONENT_MASK
+    fractions = bits & _FRACTION_MASK
+    negative_power = (bits < 0) & (fractions == 0)
+    leading = fractions | 1 << _FRACTION_BITS
+    trailing_zeros = np.bitwise_count((leading & -leading) - 1)
+    offset = shift - _EXPONENT_BIAS
+    msb = _histogram(biased - negative_power, offset)
+    lsb = _histogram(biased + trailing_zeros, offset - _FRACTION_BITS)
+    return StatisticsRecord(msb, lsb, 0, values.size)
+
+
+def _histogram(places: NDArray[np.int64], offset: int) -> Mapping[int, int]:
+    """How often each place, not negative, occurs, by its position: place + offset."""
+    counts = np.bincount(places)
+    return {int(place) + offset: int(counts[place]) for place in np.flatnonzero(counts)}

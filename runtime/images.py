@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """File names that count as images in a folder."""
+
+LABEL_DIGITS = 18
+"""Digits of the longest folder name that is a label by its number: all such numbers fit 64 bits."""
 
 _MODES = {1: "L", 3: "RGB"}
 """Pillow's name of 8-bit pixels by number of channels."""
@@ -41,8 +45,15 @@ class ImageFiles:
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Images start .. stop as (n, C, H, W). Raises UserError for a file that cannot be used."""
+        return self._numbers(self.paths[start:stop])
+
+    def take(self, indices: NDArray[np.int64]) -> FloatArray:
+        """The images of these numbers as (n, C, H, W). Raises UserError as `read`."""
+        return self._numbers([self.paths[index] for index in indices])
+
+    def _numbers(self, paths: Sequence[Path]) -> FloatArray:
         convert = PixelConverter(self.declared)
-        return convert(np.stack([self._pixels(path) for path in self.paths[start:stop]]))
+        return convert(np.stack([self._pixels(path) for path in paths]))
 
     def _pixels(self, path: Path) -> NDArray[np.uint8]:
         """One image as (C, H, W)."""
@@ -108,8 +119,9 @@ def is_image(path: Path) -> bool:
 def list_folder(folder: Path) -> tuple[tuple[Path, ...], NDArray[np.int64] | None]:
     """The images of a folder in the order of their names, and their labels.
 
-    Where the images lie in sub-folders, each sub-folder is a label: its number where all are named by numbers, else
-    its place in the order of names. Images that lie in the folder itself have no labels. Other files are skipped.
+    Where the images lie in sub-folders, each sub-folder is a label: its number where all are named by numbers (of up
+    to LABEL_DIGITS digits), else its place in the order of names. Images that lie in the folder itself have no labels.
+    Other files are skipped.
 
     Raises:
         UserError: where the folder is unreadable, holds no images, or holds images beside sub-folders of images.
@@ -154,7 +166,7 @@ def list_folder(folder: Path) -> tuple[tuple[Path, ...], NDArray[np.int64] | Non
 
 
 def _label_numbers(names: list[str]) -> list[int]:
-    if all(name.isascii() and name.isdigit() for name in names):
+    if all(name.isascii() and name.isdigit() and len(name) <= LABEL_DIGITS for name in names):
         return [int(name) for name in names]
     return list(range(len(names)))
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, UserError, user_error
@@ -19,12 +20,39 @@ FORMAT_VERSION = 1
 MEMBER = "manifest.json"
 
 
+class Source(StrEnum):
+    """The kinds of places that parameters come from."""
+
+    FILE = "file"
+    DRAW = "draw"
+    TRAINING = "training"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where parameters come from: a file of this name, a random draw with this seed, or training."""
+
+    source: Source
+    file: str | None = None
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        match self.source:
+            case Source.FILE:
+                return f"read from {self.file}"
+            case Source.DRAW:
+                return f"drawn with seed {self.seed}"
+            case Source.TRAINING:
+                return "trained"
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What an artifact says about itself.
 
     `batch` is the number of images that it was compiled for, `policy` the numeric policy in words (the IR holds
-    it in full), `hashes` the SHA-256 of every other member in hexadecimal.
+    it in full), `hashes` the SHA-256 of every other member in hexadecimal. `origin` is that of the parameters, None
+    where whoever wrote the artifact did not say.
     """
 
     network: str
@@ -32,6 +60,7 @@ class Manifest:
     batch: int
     policy: tuple[str, ...]
     hashes: Mapping[str, str]
+    origin: Origin | None = None
     format_version: int = FORMAT_VERSION
     binpoint_version: str = VERSION
 
@@ -51,9 +80,18 @@ def print_manifest(manifest: Manifest) -> str:
         "target": manifest.target,
         "batch": manifest.batch,
         "policy": list(manifest.policy),
+        "weights": origin_facts(manifest.origin),
         "sha256": dict(sorted(manifest.hashes.items())),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def origin_facts(origin: Origin | None) -> dict[str, str | int] | None:
+    """An origin as JSON values."""
+    if origin is None:
+        return None
+    facts = {"source": str(origin.source), "file": origin.file, "seed": origin.seed}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def parse_manifest(text: str, file: str) -> Manifest:
@@ -82,6 +120,7 @@ def parse_manifest(text: str, file: str) -> Manifest:
         batch=document["batch"],
         policy=tuple(document["policy"]),
         hashes=document["sha256"],
+        origin=_origin(document.get("weights"), file),
         format_version=document["format_version"],
         binpoint_version=document["binpoint_version"],
     )
@@ -121,6 +160,20 @@ def _check_keys(document: dict[str, Any], file: str) -> None:
     for key, check in checks.items():
         if not check(document.get(key)):
             raise _fault(file, f'the manifest has no usable "{key}"', str(document.get(key))[:40])
+
+
+def _origin(facts: object, file: str) -> Origin | None:
+    """The origin of the parameters; artifacts of before it was recorded have none."""
+    match facts:
+        case None:
+            return None
+        case {"source": Source.FILE, "file": str(name), **rest} if not rest:
+            return Origin(Source.FILE, file=name)
+        case {"source": Source.DRAW, "seed": int(seed), **rest} if not rest and not isinstance(seed, bool):
+            return Origin(Source.DRAW, seed=seed)
+        case {"source": Source.TRAINING, **rest} if not rest:
+            return Origin(Source.TRAINING)
+    raise _fault(file, 'the manifest has no usable "weights"', str(facts)[:40])
 
 
 def _is_count(value: object) -> bool:

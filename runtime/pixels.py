@@ -73,8 +73,10 @@ def to_feature_maps(array: Array, declared: ProgramInput, place: str, what: str)
     """
     shaped = _with_all_axes(array, declared, place, what)
     if shaped.dtype.kind == "f":
-        check_finite(shaped, place, what)
-        return shaped.astype(np.float64 if shaped.dtype.itemsize > 4 else np.float32, copy=False)
+        with np.errstate(over="ignore"):  # wider numbers may become infinite, which is found below
+            numbers = shaped.astype(np.float64 if shaped.dtype.itemsize > 4 else np.float32, copy=False)
+        check_finite(numbers, place, what)
+        return numbers
     low, high = int(shaped.min()), int(shaped.max())
     if low < 0 or high >= _WORD_LEVELS:
         raise user_error(

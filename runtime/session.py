@@ -17,7 +17,7 @@ from binpoint.runtime.controllers import Controller, Observation
 from binpoint.runtime.conversion import FloatArray, dequantize, quantize
 from binpoint.runtime.execution import Executor
 from binpoint.runtime.exponents import record_of_floats
-from binpoint.scheduling.allocation import schedule_layer
+from binpoint.scheduling.allocation import in_mini_batch, schedule_layer
 from binpoint.scheduling.schedule import LayerSchedule
 from binpoint.support.diagnostics import user_error
 from binpoint.support.numeric import Rounding
@@ -80,7 +80,7 @@ class Session:
     """Runs the network of an artifact.
 
     Every batch is one step: it starts a new draw of stochastic rounding, and its images are allocated to the PEs
-    from the first image on, as `binpoint schedule` shows.
+    as `binpoint schedule --mini-batch` shows for the step's number.
 
     Args:
         artifact: the network, its target and its parameters.
@@ -108,6 +108,7 @@ class Session:
         self._statistics = statistics and bool(artifact.target.statistics_pes)
         self._edited = {} if artifact.schedule is None else {layer.layer: layer for layer in artifact.schedule.layers}
         self._schedules: dict[tuple[str, int], LayerSchedule] = {}
+        """Of the first mini-batch, by call and number of images."""
         self._reports: dict[str, TensorReport] = {}
         self._last_use = {source: index for index, call in enumerate(self._program.calls) for source in call.inputs}
         self._last_use |= dict.fromkeys(self._program.outputs, len(self._program.calls))
@@ -150,21 +151,19 @@ class Session:
         self._forward(inputs, dict(self.controller.exponents(inputs)))
 
     def schedule(self, call: KernelCall, images: int) -> LayerSchedule | None:
-        """Which PE computes what of a call: the edited schedule's first images, or the target's allocation.
+        """Which PE computes what of a call now: the edited schedule's first images, or the target's allocation.
 
         None for a reshape, which no PE computes.
         """
         if isinstance(call.spec.operation, Reshape):
             return None
-        key = (call.spec.name, images)
+        name, target = call.spec.name, self._artifact.target
+        if name in self._edited:
+            return first_images(self._edited[name], images)
+        key = (name, images)
         if key not in self._schedules:
-            edited = self._edited.get(call.spec.name)
-            self._schedules[key] = (
-                schedule_layer(call.spec.name, images, call.spec.output.channels, self._artifact.target)
-                if edited is None
-                else first_images(edited, images)
-            )
-        return self._schedules[key]
+            self._schedules[key] = schedule_layer(name, images, call.spec.output.channels, target)
+        return in_mini_batch(self._schedules[key], target, self._step)
 
     def _forward(
         self, inputs: Mapping[str, FloatArray], exponents: dict[str, int]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 from pathlib import Path
@@ -46,6 +47,8 @@ def test_reads_what_numpy_wrote(tmp_path: Path, array: np.ndarray) -> None:
         (b"not an array at all", "not-npy"),
         (npy(np.arange(9))[:30], "not-npy"),
         (npy(np.arange(9)).replace(b"'shape': (9,)", b"'shape': (-1,"), "not-npy"),
+        (npy(np.arange(9)).replace(b"(9,), }    ", b"(-3, -3), }"), "not-npy"),
+        (npy(np.arange(0)).replace(b"(0,), }" + b" " * 19, b"(0, 9999999999999999999) }"), "not-npy"),
         (npy(np.arange(9))[:-1], "truncated-data"),
         (npy(np.arange(9)) + b"x", "truncated-data"),
         (npy(np.arange(9)).replace(b"(9,), }      ", b"(9999999,), }"), "truncated-data"),
@@ -59,6 +62,8 @@ def test_reads_what_numpy_wrote(tmp_path: Path, array: np.ndarray) -> None:
         "text",
         "half a header",
         "bad header",
+        "negative sizes",
+        "sizes past all memory",
         "short",
         "long",
         "huge",
@@ -94,6 +99,17 @@ def test_damaged_npz_files_are_user_errors(tmp_path: Path) -> None:
         with pytest.raises(UserError) as caught:
             read_npz(path, "data file")
         assert code_of(caught) == "corrupt-data"
+
+
+def test_no_byte_of_an_npz_can_fail_in_another_way(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.arange(3, dtype=np.uint8))
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        for byte in (0x00, 0xFF):
+            path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+            with contextlib.suppress(UserError):
+                read_npz(path, "data file")
 
 
 def test_an_object_array_in_an_npz_is_refused(tmp_path: Path) -> None:

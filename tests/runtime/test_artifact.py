@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 from binpoint.backends.program import TensorPolicy
 from binpoint.runtime import archive, artifact
 from binpoint.runtime.artifact import describe_policy, read_artifact, read_artifact_with_manifest, write_artifact
-from binpoint.runtime.manifest import digest
+from binpoint.runtime.manifest import Origin, Source, digest
 from binpoint.scheduling.allocation import schedule_layer
 from binpoint.scheduling.schedule import Schedule
 from binpoint.support.diagnostics import UserError
@@ -22,10 +22,12 @@ from tests.programs import TARGET, classifier, compiled, with_policies
 
 SCHEDULE = Schedule("small", TARGET.name, 4, (schedule_layer("conv", 4, 5, TARGET),))
 
+ORIGIN = Origin(Source.DRAW, seed=0)
+
 
 def written(folder: Path) -> Path:
     path = folder / "small.bpz"
-    write_artifact(path, replace(compiled(), schedule=SCHEDULE))
+    write_artifact(path, replace(compiled(), schedule=SCHEDULE, origin=ORIGIN))
     return path
 
 
@@ -53,10 +55,10 @@ def fault(path: Path) -> str:
 
 
 def test_an_artifact_comes_back_as_it_was(tmp_path: Path) -> None:
-    given = replace(compiled(), schedule=SCHEDULE)
+    given = replace(compiled(), schedule=SCHEDULE, origin=ORIGIN)
     back, manifest = read_artifact_with_manifest(written(tmp_path))
     assert (back.program, back.ir, back.target, back.batch) == (given.program, given.ir, given.target, given.batch)
-    assert (back.exponents, back.schedule) == (given.exponents, given.schedule)
+    assert (back.exponents, back.schedule, back.origin) == (given.exponents, given.schedule, ORIGIN)
     for tensors, expected in ((back.mantissas, given.mantissas), (back.floats, given.floats)):
         assert set(tensors) == set(expected)
         for name, tensor in expected.items():
@@ -67,7 +69,7 @@ def test_an_artifact_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_the_same_contents_give_the_same_bytes(tmp_path: Path) -> None:
     first = written(tmp_path).read_bytes()
     again = tmp_path / "again.bpz"
-    given = replace(compiled(), schedule=SCHEDULE)
+    given = replace(compiled(), schedule=SCHEDULE, origin=ORIGIN)
     backwards = {field: dict(reversed(getattr(given, field).items())) for field in ("mantissas", "exponents", "floats")}
     write_artifact(again, replace(given, **backwards))
     assert again.read_bytes() == first
@@ -118,6 +120,35 @@ def test_every_required_member_is_missed(tmp_path: Path, member: str) -> None:
         assert f'the member "{member}" is missing' in fault(path)
 
 
+def test_an_artifact_of_before_origins_were_recorded_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    manifest = json.loads(members_of(path)["manifest.json"])
+    del manifest["weights"]
+    forge(path, "manifest.json", json.dumps(manifest).encode())
+    assert read_artifact(path).origin is None
+
+
+@pytest.mark.parametrize(
+    ("member", "old", "new", "count"),
+    [
+        ("manifest.json", '"network": "small"', '"network": "large"', 1),
+        ("manifest.json", '"target": "tests"', '"target": "dlu2048"', 1),
+        ("program.mlir", 'target = "tests"', 'target = "dlu2048"', 1),
+        ("program.mlir", "@small", "@large", 1),
+        ("target.toml", 'name = "tests"', 'name = "others"', 1),
+    ],
+)
+def test_members_of_different_artifacts_are_refused(
+    tmp_path: Path, member: str, old: str, new: str, count: int
+) -> None:
+    path = tmp_path / "small.bpz"
+    write_artifact(path, compiled())
+    text = members_of(path)[member].decode()
+    assert text.count(old) == count
+    forge(path, member, text.replace(old, new).encode())
+    assert fault(path).startswith("mixed-artifact")
+
+
 def test_an_exchanged_member_is_noticed(tmp_path: Path) -> None:
     path = written(tmp_path)
     members = members_of(path)
@@ -144,6 +175,10 @@ def test_a_newer_format_is_named(tmp_path: Path) -> None:
         lambda manifest: {**manifest, "format_version": True},
         lambda manifest: {**manifest, "batch": 0},
         lambda manifest: {**manifest, "policy": "words"},
+        lambda manifest: {**manifest, "weights": "random"},
+        lambda manifest: {**manifest, "weights": {"source": "draw", "seed": True}},
+        lambda manifest: {**manifest, "weights": {"source": "file", "seed": 0}},
+        lambda manifest: {**manifest, "weights": {"source": "training", "seed": 0}},
         lambda manifest: {**manifest, "sha256": {"program.mlir": 1}},
         lambda manifest: {key: value for key, value in manifest.items() if key != "network"},
     ],
@@ -239,6 +274,6 @@ def test_policies_are_told_in_words_the_most_common_first() -> None:
     slow = TensorPolicy(UpdatePolicy(ExponentRule.MSB_MAX, period=5))
     program = with_policies(classifier(), {"conv": slow})
     assert describe_policy(program.policies) == (
-        "msb-histogram, r_max = 1/50000",
-        "msb-max, r_max = 1/50000, every 5 mini-batches",
+        "msb-histogram(r_max = 2e-5)",
+        "msb-max every 5",
     )

@@ -46,9 +46,9 @@ def test_the_first_batch_calibrates_what_nobody_gave() -> None:
     assert controller.exponents(tiny) == first
 
 
-def test_the_user_comes_before_the_artifact_and_the_artifact_before_the_trial() -> None:
-    program = with_policies(classifier(), {"conv": TensorPolicy(initial=9)})
-    exponents = fixed(program, {"conv": 5, "fc": 4}).exponents(images_for(program, 4))
+def test_the_artifact_comes_before_the_network_and_the_network_before_the_trial() -> None:
+    program = with_policies(classifier(), {"conv": TensorPolicy(initial=9), "fc": TensorPolicy(initial=9)})
+    exponents = fixed(program, {"fc": 4}).exponents(images_for(program, 4))
     assert exponents == {"image": trial(program)["image"], "conv": 9, "fc": 4}
 
 

@@ -60,6 +60,15 @@ def test_batches_cover_all_samples_in_order(tmp_path: Path) -> None:
     assert [len(batch) for batch in samples.limited(3).batches(2)] == [2, 1]
 
 
+def test_samples_are_taken_in_any_order(tmp_path: Path) -> None:
+    samples = load_data(write_mnist(tmp_path, IMAGES, np.arange(5, dtype=np.uint8)), (PIXELS,))
+    whole = next(samples.batches(5))
+    taken = samples.take(np.array([3, 0, 3]))
+    assert (taken.first, len(taken)) == (3, 3)
+    np.testing.assert_array_equal(taken.inputs["image"], whole.inputs["image"][[3, 0, 3]])
+    np.testing.assert_array_equal(taken.labels, [3, 0, 3])
+
+
 def test_says_what_is_wrong_with_mnist_files(tmp_path: Path) -> None:
     place = write_mnist(tmp_path, IMAGES, np.arange(4, dtype=np.uint8))
     assert fault(load_data, place, (PIXELS,)).startswith("count-mismatch")
@@ -96,7 +105,9 @@ def test_npz_files_name_the_inputs_of_a_network_with_several(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "labels", [np.zeros((5, 1), int), np.zeros(5), np.full(5, -1)], ids=["2-D", "floats", "negative"]
+    "labels",
+    [np.zeros((5, 1), int), np.zeros(5), np.full(5, -1), np.full(5, (1 << 64) - 1, np.uint64)],
+    ids=["2-D", "floats", "negative", "past int64"],
 )
 def test_labels_must_be_whole_numbers(tmp_path: Path, labels: np.ndarray) -> None:
     path = tmp_path / "data.npz"
@@ -118,6 +129,8 @@ def test_other_places_are_no_data_sets(tmp_path: Path) -> None:
     np.save(array, IMAGES)
     assert "not found" in fault(load_data, "nowhere", (PIXELS,))
     assert "--input" in fault(load_data, str(array), (PIXELS,))
+    for empty in ("", "mnist:", "mnist:#train"):
+        assert "the place of the data is empty" in fault(load_data, empty, (PIXELS,))
 
 
 def test_an_input_is_an_array_or_image_files(tmp_path: Path) -> None:
@@ -131,6 +144,15 @@ def test_an_input_is_an_array_or_image_files(tmp_path: Path) -> None:
     assert load_inputs([first, second], (PIXELS,)).names == (first, second)
     for items in ([array, array], [array, first], [str(tmp_path / "x.txt")]):
         assert fault(load_inputs, items, (PIXELS,)).startswith("unknown-data")
+    wrong = fault(load_inputs, [f"imge={second}"], (PIXELS,))
+    assert wrong.startswith("unknown-input")
+    assert 'the network has no input "imge"' in wrong
+    assert '"image"' in wrong
+    assert 'did you mean "image"?' in wrong
+    named = tmp_path / "foo=bar.png"
+    Image.fromarray(IMAGES[2]).save(named)
+    assert load_inputs([str(named)], (PIXELS,)).names == (str(named),)
+    assert "unknown-input" in fault(load_inputs, [f"foo={second}", second], (LEFT, RIGHT))
     assert fault(load_inputs, [array], (PIXELS,), resize=True).startswith("useless-option")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from binpoint.backends.kernel import EMPTY_RECORD, StatisticsRecord
 from binpoint.backends.oracle.statistics import record
-from binpoint.runtime.exponents import bottom_position, clamp, decide, record_of_floats, top_position
+from binpoint.runtime.exponents import bottom_position, chosen_top, clamp, decide, record_of_floats, top_position
 from binpoint.support.diagnostics import UserError
 from binpoint.support.numeric import ExponentRule, UpdatePolicy
 
@@ -34,7 +34,7 @@ def test_top_is_the_smallest_tolerated(values, r_max, exponent):
         for t in range(lowest, highest + 1)
         if sum(count for position, count in seen.msb.items() if position > t) <= r_max * len(values)
     ]
-    assert top_position(seen, r_max) == min(tolerated)
+    assert chosen_top(policy(ExponentRule.MSB_HISTOGRAM, r_max), seen) == min(tolerated)
 
 
 @given(INFORMED, SHARES, st.integers(-40, 40))
@@ -92,17 +92,17 @@ def test_msb_has_priority_and_lsb_takes_free_headroom(values, r_max, r_min, bits
 )
 def test_the_share_of_the_figures_is_compared_exactly(above, samples, expected):
     seen = StatisticsRecord({4: samples - above, 9: above}, {0: samples}, 0, samples)
-    assert top_position(seen, UpdatePolicy().r_max) == expected
+    assert chosen_top(UpdatePolicy(), seen) == expected
 
 
 def test_samples_without_a_position_count():
     seen = StatisticsRecord({0: 1, 5: 1}, {0: 2}, 98, 100)
-    assert top_position(seen, Fraction(1, 100)) == 0
+    assert chosen_top(policy(ExponentRule.MSB_HISTOGRAM, Fraction(1, 100)), seen) == 0
 
 
 def test_a_tolerance_above_everything_stops_at_what_occurs():
     seen = StatisticsRecord({3: 1, 5: 1}, {-2: 1, 1: 1}, 98, 100)
-    assert top_position(seen, Fraction(1, 2)) == 3
+    assert top_position(seen, 50) == 3
     assert bottom_position(seen, Fraction(1, 2)) == 1
 
 

@@ -37,6 +37,7 @@ def test_reads_images_in_order_as_numbers(tmp_path: Path) -> None:
     assert len(files) == 3
     expected = PixelConverter(PIXELS)(np.stack([GREY + 1, GREY + 2])[:, np.newaxis])
     np.testing.assert_array_equal(files.read(1, 3), expected)
+    np.testing.assert_array_equal(files.take(np.array([2, 1])), expected[::-1])
 
 
 def test_colour_images_become_three_channels(tmp_path: Path) -> None:
@@ -82,6 +83,12 @@ def test_sub_folders_named_by_numbers_are_those_labels(tmp_path: Path) -> None:
     paths, labels = list_folder(tmp_path)
     assert [str(path.relative_to(tmp_path)) for path in paths] == ["10/c.png", "7/a.png", "7/b.png"]
     np.testing.assert_array_equal(labels, [10, 7, 7])
+
+
+def test_sub_folders_named_by_numbers_past_64_bits_are_labels_in_order(tmp_path: Path) -> None:
+    for name in ("9" * 30, "1" * 30):
+        save(tmp_path / name / "a.png", GREY)
+    np.testing.assert_array_equal(list_folder(tmp_path)[1], [0, 1])
 
 
 def test_sub_folders_named_by_words_are_labels_in_order(tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ def test_floats_enter_as_they_are(dtype: str, expected: type) -> None:
         (np.full((1, 6, 6), 1 << 16), "not-pixels", "65536"),
         (np.where(np.arange(36).reshape(1, 6, 6) == 8, np.nan, 0), "not-finite", "(0, 0, 1, 2)"),
         (np.full((1, 6, 6), -np.inf), "not-finite", "-inf"),
+        pytest.param(
+            np.full((1, 6, 6), np.finfo(np.longdouble).max),
+            *("not-finite", "inf"),
+            marks=pytest.mark.skipif(np.finfo(np.longdouble).max == np.finfo(float).max, reason="no wider floats"),
+        ),
     ],
 )
 def test_says_what_is_wrong_with_an_array(array: np.ndarray, code: str, text: str) -> None:

@@ -21,6 +21,7 @@ from binpoint.scheduling.allocation import schedule_layer
 from binpoint.scheduling.schedule import LayerSchedule, Schedule
 from binpoint.support.diagnostics import UserError
 from binpoint.support.numeric import Rounding, UpdatePolicy
+from binpoint.support.target import RotationCount
 from tests.programs import TARGET, artifact_of, branches, classifier, images_for
 
 
@@ -210,6 +211,16 @@ def test_an_edited_schedule_is_obeyed_also_by_smaller_batches() -> None:
         assert executor.schedules["fc"] == schedule_layer("fc", count, 3, TARGET)
     with pytest.raises(UserError, match="--batch 6"):
         session.run(images_for(artifact.program, 7))
+
+
+def test_rotation_goes_on_from_batch_to_batch() -> None:
+    allocation = replace(TARGET.allocation, rotation=RotationCount.CONTINUOUS)
+    artifact = replace(artifact_of(classifier()), target=replace(TARGET, allocation=allocation))
+    session, executor = open_session(artifact)
+    for number in range(5):
+        session.run(images_for(artifact.program, 4))
+        for name, channels in (("conv", 5), ("fc", 3)):
+            assert executor.schedules[name] == schedule_layer(name, 4, channels, artifact.target, number)
 
 
 def test_first_images_cut_whole_tiles() -> None:
