@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from binpoint.cli.set_option import add_set_argument
+
 if TYPE_CHECKING:
     from binpoint.compiler.network import NetworkGraph
     from binpoint.compiler.summary import NetworkSummary
@@ -17,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument("network", type=Path, metavar="NET", help="a .bp network")
     parser.add_argument("-t", "--target", help="a shipped target (see `targets list`) or a .toml file")
+    add_set_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -24,22 +27,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what the network is made of; 1 where it does not fit the target."""
     from binpoint.compiler.fit import target_misfits
     from binpoint.compiler.frontends.dsl.parser import parse_network
+    from binpoint.compiler.settings import apply_settings, apply_to_network, parse_settings
     from binpoint.compiler.summary import summarize
 
-    network = parse_network(arguments.network)
-    target = None
-    if arguments.target is not None:
+    settings = parse_settings(arguments.set)
+    network, target = parse_network(arguments.network), None
+    if arguments.target is None:
+        network = apply_to_network(network, settings)
+    else:
         from binpoint.support.target_file import load_target
 
-        target = load_target(arguments.target)
+        network, target = apply_settings(network, load_target(arguments.target), settings)
     summary = summarize(network)
     misfits = [] if target is None else target_misfits(network, target)
     if arguments.json:
         _print_json(network, summary, target.name if target else None, misfits)
         return 1 if misfits else 0
     _print_summary(network, summary)
-    if target is not None and not misfits:
-        print(f"fits {target.name}")
+    if not misfits:
+        print("good: -t TARGET checks it against an array, too" if target is None else f"good: it fits {target.name}")
     sys.stdout.flush()
     for name in summary.unused:
         print(f'warning: "{name}" reaches no output', file=sys.stderr)
@@ -63,12 +69,14 @@ def _print_summary(network: NetworkGraph, summary: NetworkSummary) -> None:
     inputs = [(name, "input", format_shape(declared.shape), "", "") for name, declared in network.inputs.items()]
     print_table(title, ("layer", "kind", "output", "parameters", "MACs/image"), [*inputs, *rows])
     print(f"outputs: {', '.join(network.outputs)}")
+    norms = [layer.parameters for layer in summary.layers if layer.kind == "batch_norm"]
+    if norms:
+        print(f"batch norm: {sum(norms):,} of the parameters, which `compile` folds into those of other layers")
     print(f"numeric: {_numeric(network)}")
 
 
 def _numeric(network: NetworkGraph) -> str:
     """The widths and rules that hold where no layer differs."""
-    from binpoint.compiler.frontends.dsl.printer import print_update
     from binpoint.support.numeric import TensorClass
 
     policy = network.numeric
@@ -77,7 +85,8 @@ def _numeric(network: NetworkGraph) -> str:
         bits = policy.width(tensor_class)
         widths.append(f"{tensor_class} {f'{bits} bits' if bits else 'as the target'}".replace("_", " "))
     facts = [*widths, f"exponent {policy.granularity}", f"rounding {policy.rounding}"]
-    facts.append(f"update {print_update(policy.update)}")
+    facts.append(f"update {policy.update}")
+    facts += [f"update of {tensor_class.replace('_', ' ')} {update}" for tensor_class, update in policy.updates.items()]
     if policy.overrides:
         facts.append(f"{len(policy.overrides)} layers differ")
     return ", ".join(facts)

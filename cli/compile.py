@@ -6,23 +6,30 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binpoint.cli.schedule_options import count
+from binpoint.cli.set_option import add_set_argument
+from binpoint.cli.sgd_options import add_sgd_arguments
 
 if TYPE_CHECKING:
     from binpoint.compiler.network import NetworkGraph
     from binpoint.compiler.parameters import Parameters
     from binpoint.compiler.pass_runner import Timing, Watcher
     from binpoint.compiler.pipeline import Compilation
+    from binpoint.runtime.manifest import Origin
+    from binpoint.support.target import Target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument("network", type=Path, metavar="NET", help="a .bp network, or an .onnx model")
     parser.add_argument("-t", "--target", required=True, help="a shipped target (see `targets list`) or a .toml file")
-    parser.add_argument("-o", "--output", type=Path, metavar="OUT.bpz", help="the artifact to write")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="OUT.bpz", help="the artifact to write; with --training, the IR"
+    )
     parser.add_argument(
         "--weights", type=Path, metavar="FILE", help="a safetensors file (default: the one that the network names)"
     )
@@ -30,21 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=_natural, default=0, metavar="S", help="draws the weights where there is no file (default 0)"
     )
     parser.add_argument("--batch", type=count, metavar="N", help="images of a mini-batch (default 64)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="numeric.activations=16, layer.conv1.rounding=floor or target.array.pes=256; may be repeated",
-    )
+    add_set_argument(parser)
     parser.add_argument("--use", type=Path, metavar="FILE", help="check and obey an edited schedule")
+    training = parser.add_argument_group("training")
+    training.add_argument(
+        "--training", action="store_true", help="compile a mini-batch of training: forward, loss, backward, update"
+    )
+    add_sgd_arguments(training)
     inside = parser.add_argument_group("looking inside")
     inside.add_argument(
         "--dump-dir", type=Path, metavar="DIR", help="write the IR after each pass, the schedule and the times"
     )
     inside.add_argument("--print-ir-after-all", action="store_true", help="print the IR after each pass on stderr")
     inside.add_argument(
-        "--emit", nargs=2, metavar=("{tir,llvm,c}", "DIR"), help="write the generated kernels, a file each"
+        "--emit",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("{tir,llvm,c}", "DIR"),
+        help="write the generated kernels, a file each; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -56,32 +67,65 @@ def run(arguments: argparse.Namespace) -> int:
     from binpoint.compiler.dump import DumpDirectory
     from binpoint.compiler.pipeline import CompileOptions, compile_network
     from binpoint.compiler.settings import apply_settings, parse_settings
+    from binpoint.support.diagnostics import Collector
+    from binpoint.support.files import check_writable
     from binpoint.support.target_file import load_target
 
     clock = _Clock()
-    _check_options(arguments)
-    settings = parse_settings(arguments.set)
+    faults = Collector()
+    with faults.catch():
+        _check_options(arguments)
+    with faults.catch():
+        settings = parse_settings(arguments.set)
+    faults.raise_any()
     target = load_target(arguments.target)
     network, parameters = clock.timed("network", "read-network", lambda: _read_network(arguments))
     network, target = apply_settings(network, target, settings)
-    drawn = parameters is None and arguments.weights is None and network.weights is None
+    if arguments.output is not None and network.weights is not None:
+        check_writable(arguments.output, [network.weights])
+    if arguments.training:
+        return _run_training(arguments, network, target, clock)
+    origin = _origin(arguments, network, in_model=parameters is not None)
     if parameters is None:
         parameters = clock.timed("parameters", "read-parameters", lambda: _read_parameters(network, arguments))
     dump = None if arguments.dump_dir is None else DumpDirectory(arguments.dump_dir)
     options = CompileOptions(arguments.batch, arguments.use, _watcher(dump, arguments.print_ir_after_all))
     compilation = compile_network(network, parameters, target, options)
     clock.timings += compilation.timings
-    if arguments.emit is not None:
-        clock.timed("kernels", "emit", lambda: _emit(compilation, *arguments.emit))
+    for form, directory in arguments.emit:
+        clock.timed("kernels", f"emit {form}", partial(_emit, compilation, form, directory))
     if arguments.output is not None:
-        clock.timed("artifact", "write-artifact", lambda: _write(arguments.output, compilation))
+        clock.timed("artifact", "write-artifact", lambda: _write(arguments.output, compilation, origin))
     if dump is not None:
         dump.write_times(clock.timings)
-    report = facts(compilation, clock.timings, arguments.output, arguments.seed if drawn else None)
+    folded = any(layer.kind == "batch_norm" for layer in network.layers.values())
+    report = facts(compilation, clock.timings, arguments.output, origin.seed, folded)
     if arguments.json:
         print_json(report)
     else:
         print_report(report)
+    for warning in report["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+    return 0
+
+
+def _run_training(arguments: argparse.Namespace, network: NetworkGraph, target: Target, clock: _Clock) -> int:
+    """Compile a mini-batch of training, write, print what came out."""
+    from binpoint.cli.compile_training import compile_for_training, print_training_report, training_facts
+    from binpoint.cli.output import print_json
+    from binpoint.compiler.dump import DumpDirectory
+
+    dump = None if arguments.dump_dir is None else DumpDirectory(arguments.dump_dir)
+    watch = _watcher(dump, arguments.print_ir_after_all)
+    compilation = compile_for_training(arguments, network, target, watch)
+    clock.timings += compilation.timings
+    if dump is not None:
+        dump.write_times(clock.timings)
+    report = training_facts(compilation, clock.timings, arguments.output)
+    if arguments.json:
+        print_json(report)
+    else:
+        print_training_report(report)
     for warning in report["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
     return 0
@@ -112,11 +156,21 @@ class _Clock:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     """Refuse what cannot be done before anything is read."""
+    from binpoint.cli.compile_training import check_training_options
+    from binpoint.compiler.dump import check_dump
     from binpoint.support.diagnostics import user_error
+    from binpoint.support.files import check_writable
 
+    check_training_options(arguments)
     if not (arguments.output or arguments.emit or arguments.dump_dir or arguments.print_ir_after_all):
         expected = "-o OUT.bpz, --dump-dir, --emit or --print-ir-after-all"
         raise user_error("nothing-to-write", "the compiler is asked to write nothing", expected=expected)
+    inputs = (arguments.network, Path(arguments.target), arguments.weights, arguments.use)
+    given = [path for path in inputs if path is not None]
+    if arguments.output is not None:
+        check_writable(arguments.output, given)
+    if arguments.dump_dir is not None:
+        check_dump(arguments.dump_dir, given)
 
 
 def _read_network(arguments: argparse.Namespace) -> tuple[NetworkGraph, Parameters | None]:
@@ -137,6 +191,14 @@ def _read_parameters(network: NetworkGraph, arguments: argparse.Namespace) -> Pa
     return load_parameters(network, arguments.weights, arguments.seed)
 
 
+def _origin(arguments: argparse.Namespace, network: NetworkGraph, *, in_model: bool) -> Origin:
+    """Where the parameters come from. Names of files are without folders, so that equal inputs give equal artifacts."""
+    from binpoint.runtime.manifest import Origin, Source
+
+    file = arguments.network if in_model else arguments.weights or network.weights
+    return Origin(Source.DRAW, seed=arguments.seed) if file is None else Origin(Source.FILE, file=file.name)
+
+
 def _watcher(dump: Watcher | None, print_ir: bool) -> Watcher | None:
     """Who looks at what passes leave: the dump, standard error, both or nobody."""
 
@@ -155,7 +217,7 @@ def _emit(compilation: Compilation, form: str, directory: str) -> None:
     emit(compilation.program, form, Path(directory))
 
 
-def _write(path: Path, compilation: Compilation) -> None:
+def _write(path: Path, compilation: Compilation, origin: Origin) -> None:
     from binpoint.runtime.artifact import write_artifact
 
-    write_artifact(path, compilation.artifact())
+    write_artifact(path, compilation.artifact(origin))

@@ -6,13 +6,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from binpoint.support.diagnostics import printable
+
 if TYPE_CHECKING:
     from binpoint.compiler.pass_runner import Timing
     from binpoint.compiler.pipeline import Compilation
+    from binpoint.compiler.proofs import AccumulatorProof
 
 
 def facts(
-    compilation: Compilation, timings: Sequence[Timing], output: Path | None, drawn_with: int | None
+    compilation: Compilation,
+    timings: Sequence[Timing],
+    output: Path | None,
+    drawn_with: int | None,
+    batch_norm_folded: bool,
 ) -> dict[str, Any]:
     """The result as one JSON document.
 
@@ -21,11 +28,9 @@ def facts(
         timings: every step, reading and writing included.
         output: the artifact that was written, if any.
         drawn_with: the seed, where the weights were drawn.
+        batch_norm_folded: whether the network had batch normalisations, which are now in other layers' parameters.
     """
     mantissas = compilation.parameters.mantissas.values()
-    seconds: dict[str, float] = {}
-    for timing in timings:
-        seconds[timing.stage] = round(seconds.get(timing.stage, 0.0) + timing.seconds, 6)
     return {
         "network": compilation.program.name,
         "target": compilation.target.name,
@@ -33,9 +38,10 @@ def facts(
         "kernels": _kernels(compilation),
         "parameters": sum(array.size for array in mantissas),
         "parameter_bytes": sum(array.nbytes for array in mantissas),
+        "batch_norm_folded": batch_norm_folded,
         "drawn_with_seed": drawn_with,
         "warnings": list(_warnings(compilation)),
-        "seconds": seconds,
+        "seconds": stage_seconds(timings),
         "artifact": None if output is None else str(output),
         "artifact_bytes": None if output is None else output.stat().st_size,
     }
@@ -44,32 +50,57 @@ def facts(
 def print_report(report: dict[str, Any]) -> None:
     """The summary on standard output."""
     kernels = report["kernels"]
-    print(f"{report['network']} for {report['target']}: {len(kernels)} kernels, {report['batch']} images a mini-batch")
+    name = printable(report["network"])
+    scheduled = sum(kernel["scheduled"] for kernel in kernels)
+    reshapes = len(kernels) - scheduled
+    contents = _count(scheduled, "kernel") + " on PEs" + (f" and {_count(reshapes, 'reshape')}" if reshapes else "")
+    print(f"{name} for {report['target']}: {contents}, {_count(report['batch'], 'image')} a mini-batch")
     origin = "" if report["drawn_with_seed"] is None else f", drawn with seed {report['drawn_with_seed']}"
-    print(f"{report['parameters']:,} parameters in {report['parameter_bytes']:,} bytes of mantissas{origin}")
-    print(_overflow([kernel for kernel in kernels if "needed_bits" in kernel]))
+    folded = " after folding batch norm" if report["batch_norm_folded"] else ""
+    print(f"{report['parameters']:,} parameters{folded} in {report['parameter_bytes']:,} bytes of mantissas{origin}")
+    print(overflow_sentence([kernel for kernel in kernels if "needed_bits" in kernel]))
     times = ", ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in report["seconds"].items())
     print(f"{sum(report['seconds'].values()) * 1e3:.0f} ms: {times}")
     if report["artifact"] is not None:
         print(f"wrote {report['artifact']} ({report['artifact_bytes']:,} bytes)")
 
 
+def stage_seconds(timings: Sequence[Timing]) -> dict[str, float]:
+    """How long each stage took."""
+    seconds: dict[str, float] = {}
+    for timing in timings:
+        seconds[timing.stage] = round(seconds.get(timing.stage, 0.0) + timing.seconds, 6)
+    return seconds
+
+
 def _kernels(compilation: Compilation) -> list[dict[str, Any]]:
-    """Every kernel: the layers fused in it and, where it accumulates, the proof of its accumulators."""
+    """Every kernel: the layers fused in it, whether PEs compute it, and the proof of its accumulators, if any."""
     proofs = {proof.kernel: proof for proof in compilation.proofs}
-    kernels = []
-    for call in compilation.program.calls:
-        kernel: dict[str, Any] = {"name": call.spec.name, "layers": list(call.fused)}
-        if call.spec.name in proofs:
-            proof = proofs[call.spec.name]
-            kernel["needed_bits"] = proof.needed_bits
-            kernel["accumulator_bits"] = proof.accumulator_bits
-            kernel["overflow"] = "possible" if proof.overflow_possible else "impossible"
-        kernels.append(kernel)
-    return kernels
+    scheduled = {layer.layer for layer in compilation.schedule.layers}
+    return [
+        {
+            "name": call.spec.name,
+            "layers": list(call.fused),
+            "scheduled": call.spec.name in scheduled,
+            **proof_facts(proofs.get(call.spec.name)),
+        }
+        for call in compilation.program.calls
+    ]
 
 
-def _overflow(kernels: Sequence[dict[str, Any]]) -> str:
+def proof_facts(proof: AccumulatorProof | None) -> dict[str, Any]:
+    """The proof of a kernel's accumulators, where it has any."""
+    if proof is None:
+        return {}
+    return {
+        "needed_bits": proof.needed_bits,
+        "accumulator_bits": proof.accumulator_bits,
+        "overflow": "possible" if proof.overflow_possible else "impossible",
+        "by_construction": proof.by_construction,
+    }
+
+
+def overflow_sentence(kernels: Sequence[dict[str, Any]]) -> str:
     """The proofs in one sentence."""
     if not kernels:
         return "no kernel accumulates"
@@ -79,9 +110,20 @@ def _overflow(kernels: Sequence[dict[str, Any]]) -> str:
             f"{kernel['name']} ({kernel['needed_bits']} of {kernel['accumulator_bits']} bits)" for kernel in possible
         )
         return f"accumulators may overflow in {len(possible)} of {len(kernels)} kernels: {needs}"
-    widest = max(kernels, key=lambda kernel: int(kernel["needed_bits"]))
+    # Operations that fit their values themselves would always seem to be the tightest.
+    reductions = [kernel for kernel in kernels if not kernel["by_construction"]]
+    if not reductions:
+        return "no accumulator can overflow: all kernels fit by construction"
+    widest = max(reductions, key=lambda kernel: int(kernel["needed_bits"]))
     needs = f"{widest['name']} needs {widest['needed_bits']} of {widest['accumulator_bits']} bits"
-    return f"no accumulator can overflow: {needs}{', the others no more' if len(kernels) > 1 else ''}"
+    others = ", the others no more" if len(reductions) > 1 else ""
+    fitted = len(kernels) - len(reductions)
+    return f"no accumulator can overflow: {needs}{others}" + (f"; {fitted} more fit by construction" if fitted else "")
+
+
+def _count(number: int, noun: str, plural: str | None = None) -> str:
+    """So many things: "1 kernel", "2 kernels"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _warnings(compilation: Compilation) -> Iterator[str]:

@@ -73,11 +73,11 @@ def _scaling(arguments: argparse.Namespace) -> PixelScaling | None:
 
 
 def _numbers(name: str, text: str) -> tuple[Fraction, ...]:
-    from fractions import Fraction
+    from binpoint.support.number_text import parse_number
 
     try:
-        return tuple(Fraction(part.strip()) for part in text.split(","))
-    except (ValueError, ZeroDivisionError):
+        return tuple(parse_number(part) for part in text.split(","))
+    except ValueError:
         raise _wrong_number(name, text) from None
 
 

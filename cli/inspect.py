@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from binpoint.backends.kernel import TensorSpec
     from binpoint.backends.program import KernelCall, ProgramInput
     from binpoint.runtime.artifact import Artifact
-    from binpoint.runtime.manifest import Manifest
+    from binpoint.runtime.manifest import Manifest, Origin
 
 HASH_DIGITS = 12
 """How many digits of a hash the tables show."""
@@ -35,12 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.ir:
         print(artifact.ir, end="")
     else:
-        _print(_facts(artifact, manifest))
+        _print(_facts(artifact, manifest), artifact.origin)
     return 0
 
 
 def _facts(artifact: Artifact, manifest: Manifest) -> dict[str, Any]:
     """Everything that is shown, as JSON values."""
+    from binpoint.runtime.manifest import origin_facts
+
     program, schedule = artifact.program, artifact.schedule
     return {
         "network": program.name,
@@ -53,6 +55,7 @@ def _facts(artifact: Artifact, manifest: Manifest) -> dict[str, Any]:
         "inputs": [_input_facts(declared, artifact) for declared in program.inputs],
         "outputs": list(program.outputs),
         "kernels": [_kernel_facts(call, artifact) for call in program.calls],
+        "weights": origin_facts(artifact.origin),
         "parameters": _parameter_facts(artifact),
         "edited_schedule": None if schedule is None else [layer.layer for layer in schedule.layers],
         "sha256": dict(manifest.hashes),
@@ -131,16 +134,21 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _print(facts: dict[str, Any], origin: Origin | None) -> None:
     from binpoint.cli.output import print_table
+    from binpoint.support.diagnostics import printable
 
-    print(
+    lines = [
         f"{facts['network']} for {facts['target']} ({facts['pes']} PEs), {facts['batch']} images a mini-batch; "
-        f"written by binpoint {facts['binpoint_version']}, format {facts['format_version']}"
-    )
-    print(f"exponents by {'; '.join(facts['policy'])}")
+        f"written by binpoint {facts['binpoint_version']}, format {facts['format_version']}",
+        f"exponents by {'; '.join(facts['policy'])}",
+    ]
     if facts["edited_schedule"] is not None:
-        print(f"edited schedule of {', '.join(facts['edited_schedule'])}")
+        lines.append(f"edited schedule of {', '.join(facts['edited_schedule'])}")
+    if origin is not None:
+        lines.append(f"weights {origin}")
+    for line in lines:
+        print(printable(line))
     inputs = [
         (each["name"], "input", _shape(each), f"{each['bits']}b", each["exponent"], "") for each in facts["inputs"]
     ]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from binpoint.support.diagnostics import UserError, user_error
 from binpoint.support.version import VERSION
+
+if TYPE_CHECKING:
+    import argparse
+
+    from binpoint.support.diagnostics import UserError
 
 VERBS = {
     "import": "turn an ONNX model into a .bp network and its weights",
     "check": "check a network, alone or against a target",
     "compile": "compile a network for a target into a .bpz artifact",
+    "train": "train a network in dynamic fixed point on a target",
     "run": "run an artifact on data, bit-exactly, and report accuracy and exponents",
     "inspect": "print what is in an artifact",
     "schedule": "print, export, draw or check the schedule of a network on a target",
@@ -32,8 +38,19 @@ MODULES = {"import": "import_"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold what the terminal's encoding has not
+    _prepare_streams()
+    _stop_in_order()
+    try:
+        return _guarded(argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _guarded(argv: Sequence[str] | None) -> int:
+    """Run one command, and print what goes wrong. Imports wait until here, where an interrupt is no traceback."""
+    from binpoint.support.diagnostics import UserError, user_error
+
     try:
         code = _run(sys.argv[1:] if argv is None else list(argv))
         _flush()
@@ -42,9 +59,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         hint = "a smaller batch or a smaller network takes less"
         return _fail(user_error("out-of-memory", "there is not enough memory", found=str(error) or None, hint=hint))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         # The reader (head, less) has gone: not an error.
         _discard_output()
@@ -54,6 +68,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return _fail(user_error("system-error", "the system refused to read or write", found=error))
     return code
+
+
+def _prepare_streams() -> None:
+    """Make standard output and error fit to print on: one that the shell has closed swallows what it is given."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  they stay open to the end
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold what the terminal's encoding has not
+
+
+def _stop_in_order() -> None:
+    """Clean up before `kill` or the end of the terminal stops the process, as at Ctrl-C: no file is left half written.
+
+    The exit code is the one that a shell gives to a process that a signal has ended, 128 + the signal's number.
+    """
+
+    def stop(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is threading.main_thread():  # only there can signals be handled
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores the end of the terminal
+                signal.signal(number, stop)
 
 
 def _run(words: list[str]) -> int:
@@ -81,9 +118,8 @@ def _fail(error: UserError) -> int:
 
 
 def _flush() -> None:
-    """Write out what is buffered here, where a failure is handled. There is no stream where the shell closed it."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    """Write out what is buffered here, where a failure is handled."""
+    sys.stdout.flush()
 
 
 def _discard_output() -> None:
@@ -92,6 +128,8 @@ def _discard_output() -> None:
 
 
 def _parser(verb: str | None) -> argparse.ArgumentParser:
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="binpoint",
         description="Compile a neural network onto a described PE array, in fixed point whose binary point moves.",

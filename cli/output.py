@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from binpoint.support.diagnostics import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -51,12 +53,13 @@ MAXIMUM_WIDTH = 10_000
 def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table on standard output; columns whose cells are all numbers are right-aligned.
 
-    Nothing is cut: a table wider than the terminal runs over its edge.
+    Nothing is cut: a table wider than the terminal runs over its edge. Control characters in names are replaced.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    title = None if title is None else printable(title)
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(not row[index] or row[index][0] in "+-0123456789" for row in cells)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from binpoint.cli.backend_options import add_backend_arguments, chosen_threads, make_backend
 from binpoint.cli.schedule_options import count
 
 if TYPE_CHECKING:
@@ -31,7 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--data", metavar="DATA", help="mnist:DIR (test set), mnist:DIR#train, a .npz file, or a folder of images"
     )
-    data.add_argument("--input", nargs="+", metavar="FILE", help="one .npy file or image files; NAME=FILE for an input")
+    data.add_argument(
+        "--input",
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="one .npy file or image files; NAME=FILE for an input; may be repeated",
+    )
     parser.add_argument("--batch", type=count, metavar="N", help="images of a mini-batch (default: as compiled)")
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N images")
     parser.add_argument("--resize", action="store_true", help="scale image files to the network's input")
@@ -42,10 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the first exponents (default), or let them follow statistics, one mini-batch late",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of stochastic rounding (default 0)")
-    parser.add_argument(
-        "--backend", choices=("te", "oracle"), default="te", help="compiled kernels (default), or the reference"
-    )
-    parser.add_argument("--threads", type=count, metavar="T", help="threads of compiled kernels (default: all cores)")
+    add_backend_arguments(parser)
     parser.add_argument("--literal", action="store_true", help="execute round by round and PE by PE; slow")
     parser.add_argument("--no-statistics", action="store_true", help="let no PE take statistics; faster")
     parser.add_argument("--no-float", action="store_true", help="do not run the float network beside")
@@ -56,17 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the artifact and print what came out."""
     from binpoint.cli.output import print_json, progress
-    from binpoint.cli.run_report import Report, facts, print_report, print_samples, warnings
+    from binpoint.cli.run_report import Report, Way, facts, print_report, print_samples, warnings
     from binpoint.runtime.artifact import read_artifact
     from binpoint.runtime.evaluation import evaluate, float_accuracy
     from binpoint.runtime.session import Session
+    from binpoint.support.diagnostics import printable
 
     _check_options(arguments)
     artifact = read_artifact(arguments.artifact)
-    _check_output(arguments.output, artifact.program.outputs)
+    _check_output(arguments.output, _read_files(arguments), artifact.program.outputs)
     samples = _load(arguments, artifact)
     controller = _controller(arguments.exponents, artifact)
-    backend = _backend(arguments)
+    threads = chosen_threads(arguments.backend, arguments.threads)
+    backend = make_backend(arguments.backend, threads)
     executor = _executor(backend, artifact, literal=arguments.literal)
     session = Session(artifact, executor, controller, seed=arguments.seed, statistics=not arguments.no_statistics)
     batch = arguments.batch or artifact.batch
@@ -87,15 +93,16 @@ def run(arguments: argparse.Namespace) -> int:
     if samples.labels is not None and not arguments.no_float:
         with progress("floating point", len(samples)) as advance:
             beside = float_accuracy(artifact, samples, batch, advance)
-    report = Report(artifact, session, evaluation, beside, batch, backend.name, arguments.threads)
+    way = Way(backend.name, threads, batch, literal=arguments.literal)
+    report = Report(artifact, session, samples, evaluation, beside, way)
     if arguments.json:
         print_json(facts(report))
     else:
         print_report(report)
     if show:
-        print_samples(evaluation.outputs, samples.names)
-    for warning in warnings(report, labelled=samples.labels is not None):
-        print(f"warning: {warning}", file=sys.stderr)
+        print_samples(report)
+    for warning in warnings(report):
+        print(f"warning: {printable(warning)}", file=sys.stderr)
     return 0
 
 
@@ -115,9 +122,10 @@ def _check_options(arguments: argparse.Namespace) -> None:
     collector.raise_any()
 
 
-def _check_output(path: Path | None, outputs: tuple[str, ...]) -> None:
+def _check_output(path: Path | None, inputs: Sequence[Path], outputs: tuple[str, ...]) -> None:
     """Refuse a file that could not hold the outputs, before anything is computed."""
     from binpoint.support.diagnostics import Location, user_error
+    from binpoint.support.files import check_writable
 
     if path is None:
         return
@@ -133,8 +141,13 @@ def _check_output(path: Path | None, outputs: tuple[str, ...]) -> None:
             found=", ".join(outputs),
             hint=f"write a {ARRAYS} file",
         )
-    if not path.parent.is_dir():
-        raise user_error("unwritable-file", "there is no such folder", location=Location(str(path.parent)))
+    check_writable(path, inputs)
+
+
+def _read_files(arguments: argparse.Namespace) -> list[Path]:
+    """The data files that the options name; NAME=FILE may be a file of that whole name."""
+    words = [arguments.data] if arguments.input is None else arguments.input
+    return [Path(part) for word in words for part in (word, word.partition("=")[2]) if part]
 
 
 def _load(arguments: argparse.Namespace, artifact: Artifact) -> Samples:
@@ -154,16 +167,6 @@ def _controller(name: str, artifact: Artifact) -> Controller:
     if name == StatisticsController.name:
         return StatisticsController(artifact.program, artifact.floats, artifact.exponents, artifact.target)
     return FixedController(artifact.program, artifact.floats, artifact.exponents)
-
-
-def _backend(arguments: argparse.Namespace) -> Backend:
-    if arguments.backend == "oracle":
-        from binpoint.backends.oracle.backend import OracleBackend
-
-        return OracleBackend()
-    from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
-
-    return TensorExpressionBackend(threads=arguments.threads)
 
 
 def _executor(backend: Backend, artifact: Artifact, *, literal: bool) -> Executor:

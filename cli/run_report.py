@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from binpoint.cli.output import print_table
 from binpoint.runtime.artifact import Artifact
+from binpoint.runtime.data import Samples
 from binpoint.runtime.evaluation import Evaluation, top_classes
+from binpoint.runtime.manifest import Source, origin_facts
 from binpoint.runtime.session import Session, TensorReport
 
 TOP_CLASSES = 3
@@ -19,32 +21,44 @@ TOP_CLASSES = 3
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a network was executed: by what, on how many threads, in mini-batches of how many images."""
+
+    backend: str
+    threads: int
+    batch: int
+    literal: bool
+
+
+@dataclass(frozen=True)
 class Report:
-    """A finished run: what ran, how, and what came out. `threads` is None for all cores."""
+    """A finished run: what ran, on what data, how, and what came out."""
 
     artifact: Artifact
     session: Session
+    data: Samples
     evaluation: Evaluation
     float_accuracy: float | None
-    batch: int
-    backend: str
-    threads: int | None
+    way: Way
 
 
 def facts(report: Report) -> dict[str, Any]:
     """The result as JSON. Rates are shares of all results, 0 to 1; histograms count sampled results."""
-    evaluation = report.evaluation
+    evaluation, way = report.evaluation, report.way
     return {
         "network": report.artifact.program.name,
         "target": report.artifact.target.name,
-        "backend": report.backend,
-        "threads": report.threads,
-        "batch": report.batch,
+        "weights": origin_facts(report.artifact.origin),
+        "backend": way.backend,
+        "threads": way.threads,
+        "literal": way.literal,
+        "batch": way.batch,
         "exponents": report.session.controller.name,
         "samples": evaluation.samples,
         "accuracy": evaluation.accuracy,
         "float_accuracy": report.float_accuracy,
         "images_per_second": evaluation.images_per_second,
+        "predictions": _predictions(report),
         "inputs": [_tensor_facts(tensor, report) for tensor in report.session.inputs],
         "layers": [_tensor_facts(tensor, report) for tensor in report.session.layers],
     }
@@ -61,16 +75,18 @@ def print_report(report: Report) -> None:
     columns = ("tensor", "exponent", *(("moves",) if moving else ()), "saturated", "underflowed", "top bit", "samples")
     rows = [_row(tensor, report, moving) for tensor in (*session.inputs, *session.layers)]
     print_table(f"{program.name} on {target.name}, {session.controller.name} exponents", columns, rows)
-    threads = "" if report.threads is None else f", {report.threads} thread{'s' * (report.threads > 1)}"
+    way = report.way
+    literal = "; literal: not a measure of speed" if way.literal else ""
     print(
         f"{_rate(evaluation.images_per_second)} images/s: {evaluation.samples} in {evaluation.seconds:.3g} s, "
-        f"{report.batch} a mini-batch, backend {report.backend}{threads}"
+        f"{way.batch} a mini-batch, backend {way.backend}, {way.threads} thread{'s' * (way.threads > 1)}{literal}"
     )
 
 
-def print_samples(outputs: Mapping[str, NDArray[np.float32]], names: tuple[str, ...] | None) -> None:
+def print_samples(report: Report) -> None:
     """Each sample's highest scores where an output is a vector, else the range of its values."""
-    for output, values in outputs.items():
+    names = report.data.names
+    for output, values in report.evaluation.outputs.items():
         vector = values.ndim == 2 and values.shape[1] > 1
         rows = [(names[index] if names else str(index), *_cells(sample, vector)) for index, sample in enumerate(values)]
         ranks = min(TOP_CLASSES, values.shape[1])
@@ -78,9 +94,12 @@ def print_samples(outputs: Mapping[str, NDArray[np.float32]], names: tuple[str, 
         print_table(output, ("sample", *columns), rows)
 
 
-def warnings(report: Report, *, labelled: bool) -> Iterator[str]:
-    """What the user should know: overflows of accumulators, clamped exponents, labels that nothing scores."""
-    if labelled and report.evaluation.accuracy is None:
+def warnings(report: Report) -> Iterator[str]:
+    """What the user should know: random weights, labels that nothing scores, overflows, clamped exponents."""
+    origin = report.artifact.origin
+    if origin is not None and origin.source is Source.DRAW:
+        yield f"the weights are random, {origin}: accuracy and classes mean nothing"
+    if report.data.labels is not None and report.evaluation.accuracy is None:
         yield "the network has no output with a score for each class, so there is no accuracy"
     for tensor in report.session.layers:
         if tensor.events.accumulator_overflows:
@@ -90,6 +109,15 @@ def warnings(report: Report, *, labelled: bool) -> Iterator[str]:
         if times:
             low, high = report.artifact.program.policies[name].exponent_range
             yield f'the exponent of "{name}" was kept between {low} and {high} {times} time{"s" * (times > 1)}'
+
+
+def _predictions(report: Report) -> list[dict[str, Any]] | None:
+    """The class of each sample, by file name or number; None with labels, which give accuracy, or without classes."""
+    classes, data = report.evaluation.classes, report.data
+    if classes is None or data.labels is not None:
+        return None
+    names = range(len(classes)) if data.names is None else data.names
+    return [{"sample": name, "class": int(found)} for name, found in zip(names, classes, strict=False)]
 
 
 def _tensor_facts(tensor: TensorReport, report: Report) -> dict[str, Any]:

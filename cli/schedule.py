@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,15 +49,16 @@ def run(arguments: argparse.Namespace) -> int:
     schedule = replace(plan.schedule, layers=layers)
     _check_round(arguments.round, schedule)
     reports = [report_layer(layer, workload, plan.target) for workload, layer in zip(chosen, layers, strict=True)]
+    without_statistics = {workload.layer for workload in chosen if not workload.statistics}
     if not data_on_stdout:
         _print_table(schedule, plan.target, reports)
     if arguments.json is not None:
         facts = {report.workload.layer: report.facts() for report in reports}
         _write(arguments.json, print_schedule(schedule, plan.target, facts))
     if arguments.csv is not None:
-        _write(arguments.csv, print_csv(schedule))
+        _write(arguments.csv, print_csv(schedule, without_statistics))
     if arguments.picture is not None:
-        _draw(arguments.picture, schedule, plan.target, arguments.round)
+        _draw(arguments.picture, schedule, plan.target, arguments.round, without_statistics)
     sys.stdout.flush()
     for warning in coverage_warnings(reports, plan.target):
         print(f"warning: {warning}", file=sys.stderr)
@@ -68,11 +69,21 @@ def _check_outputs(arguments: argparse.Namespace) -> bool:
     """Whether data goes to standard output; refuses what cannot be written before anything is computed."""
     from binpoint.scheduling.plot import FORMATS
     from binpoint.support.diagnostics import user_error
+    from binpoint.support.files import check_writable
 
-    to_stdout = [f"--{name}" for name in ("json", "csv", "picture") if getattr(arguments, name) == STDOUT]
-    if len(to_stdout) > 1:
-        message = "only one of them can go to standard output"
-        raise user_error("two-outputs", message, found=" ".join(to_stdout), hint="give one of them a file")
+    inputs = [arguments.network, Path(arguments.target), *([] if arguments.use is None else [arguments.use])]
+    options_by_place: dict[str, list[str]] = {}
+    for name in ("json", "csv", "picture"):
+        place = getattr(arguments, name)
+        if place is not None:
+            options_by_place.setdefault(place, []).append(f"--{name}")
+        if place not in (None, STDOUT):
+            check_writable(Path(place), inputs)
+    for place, options in options_by_place.items():
+        if len(options) > 1:
+            message = f"only one of them can go to {'standard output' if place == STDOUT else place}"
+            hint = f"give one of them {'a' if place == STDOUT else 'another'} file"
+            raise user_error("two-outputs", message, found=" ".join(options), hint=hint)
     if arguments.picture not in (None, STDOUT) and _format(arguments.picture) not in FORMATS:
         raise user_error(
             "unknown-picture-format",
@@ -93,10 +104,17 @@ def _check_round(number: int, schedule: Schedule) -> None:
 
 def _print_table(schedule: Schedule, target: Target, reports: Sequence[LayerReport]) -> None:
     from binpoint.cli.output import print_table
+    from binpoint.scheduling.allocation import mini_batches_per_cycle
+    from binpoint.support.target import RotationCount
 
-    columns = ("layer", "pairs", "rounds", "utilisation", "sampled", "images", "channels", "cycles", "DRAM bytes")
+    # Gradients of parameters and updates have output channels in the place of images.
+    images = "images" if all(report.workload.rows is None for report in reports) else "rows"
+    columns = ("layer", "pairs", "rounds", "utilisation", "sampled", images, "channels", "cycles", "DRAM bytes")
     rows = [_row(report) for report in reports]
     print_table(f"{schedule.network} on {target.name}, {schedule.images} images a mini-batch", columns, rows)
+    if target.statistics_pes and target.allocation.rotation is RotationCount.CONTINUOUS:
+        batches = mini_batches_per_cycle(target)
+        print(f"the rotation goes on: in {batches} mini-batches in a row each pair is sampled at least once")
     cycles = sum(report.cost.cycles for report in reports)
     operations = sum(report.cost.operations for report in reports)
     seconds = sum(report.cost.seconds for report in reports)
@@ -128,7 +146,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds * 1e9:.4g} ns"
 
 
-def _draw(place: str, schedule: Schedule, target: Target, number: int) -> None:
+def _draw(place: str, schedule: Schedule, target: Target, number: int, without_statistics: Collection[str]) -> None:
     if place == STDOUT:
         from binpoint.cli.output import console
         from binpoint.scheduling.picture import draw_round
@@ -141,7 +159,7 @@ def _draw(place: str, schedule: Schedule, target: Target, number: int) -> None:
     from binpoint.scheduling.plot import plot_schedule
 
     with progress("drawing", len(schedule.layers)) as advance:
-        picture = plot_schedule(schedule.layers, target, number, _format(place), advance)
+        picture = plot_schedule(schedule.layers, target, number, _format(place), advance, without_statistics)
     _write(place, picture)
 
 

@@ -13,7 +13,7 @@ from binpoint.backends.oracle.backend import OracleBackend
 from binpoint.backends.oracle.blocks import Selection, align_positions, analyze, choose, predict
 from binpoint.backends.oracle.fixed_point import quantize
 from binpoint.backends.oracle.statistics import NO_POSITION, lsb_positions, msb_positions, record
-from binpoint.runtime.exponents import decide, top_position
+from binpoint.runtime.exponents import chosen_top, decide
 from binpoint.support.numeric import ExponentRule, Rounding, UpdatePolicy
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,10 +44,9 @@ def test_statistics_and_exponents():
         seen = record(np.array(case["values"]), case["e_acc"])
         assert seen.msb == dict(case["msb_histogram"])
         assert (seen.none, seen.samples) == (case["none"], len(case["values"]))
-        r_max = Fraction(case["r_max"])
-        policy = UpdatePolicy(ExponentRule.MSB_HISTOGRAM, r_max)
+        policy = UpdatePolicy(ExponentRule.MSB_HISTOGRAM, Fraction(case["r_max"]))
         if case["top"] is not None:
-            assert top_position(seen, r_max) == case["top"]
+            assert chosen_top(policy, seen) == case["top"]
         current = 77
         expected = current if case["exponent"] is None else case["exponent"]
         assert decide(policy, seen, case["bits"], current) == expected

@@ -1,10 +1,18 @@
-"""The package list of pyproject.toml says exactly what the folders hold."""
+"""The package list of pyproject.toml says exactly what the folders hold, and `make demo` what it draws."""
 
+import re
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def test_the_demo_names_the_picture_that_it_draws() -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\ndemo:")[2].partition("\n\n")[0]
+    drawn = re.findall(r"--picture (\S+)", recipe)
+    assert drawn
+    assert re.findall(r'@echo ".*: (\S+)"', recipe) == drawn
 
 
 def packages_on_disk() -> set[str]:

@@ -27,17 +27,42 @@ def test_a_summary(capsys):
     assert "conv1 conv2d 6x28x28 156 117,600" in lines
     assert "fc2 linear 10 1,210 1,200" in lines
     assert "outputs: fc2" in lines
-    assert lines[-1].startswith("numeric: activations 8 bits, weights 8 bits, biases 16 bits, gradients 8 bits")
-    assert lines[-1].endswith(
+    assert lines[-2].startswith("numeric: activations 8 bits, weights 8 bits, biases 16 bits, gradients 8 bits")
+    assert lines[-2].endswith(
         "accumulators as the target, exponent tensor, rounding half-even, update msb-histogram(r_max = 2e-5)"
     )
+    assert lines[-1] == "good: -t TARGET checks it against an array, too"
+    assert not any(line.startswith("batch norm") for line in lines)
+
+
+def test_parameters_that_compiling_folds_away(capsys):
+    assert main(["check", str(EXAMPLES / "yolov3-tiny.bp")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # Four each of 16 + 32 + ... + 1024, 256 + 512 and 128 + 256 channels.
+    (line,) = (line for line in lines if line.startswith("batch norm"))
+    assert line == "batch norm: 12,736 of the parameters, which `compile` folds into those of other layers"
+
+
+def test_settings_hold_for_network_and_target(wide, capsys):
+    assert main(["check", wide, "--set", "numeric.accumulators=48"]) == 0
+    assert "accumulators 48 bits" in capsys.readouterr().out
+    assert main(["check", wide, "-t", "dlu2048", "--set", "target.arithmetic.accumulator_bits=64"]) == 0
+    assert capsys.readouterr().out.endswith("good: it fits dlu2048\n")
+
+
+def test_without_a_target_there_is_none_to_change(wide, capsys):
+    settings = ("--set", "target.array.pes=4", "--set", "numeric.rounding=flor")
+    assert main(["check", wide, *settings]) == 2
+    error = capsys.readouterr().err
+    assert "error[needs-target]: there is no target to change\n  --> --set target.array.pes=4" in error
+    assert "error[wrong-value]" in error
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.bp")), ids=lambda path: path.stem)
 def test_the_examples_fit_the_shipped_target(path, capsys):
     assert main(["check", str(path), "-t", "dlu2048"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.endswith("fits dlu2048\n")
+    assert captured.out.endswith("good: it fits dlu2048\n")
     assert captured.err == ""
 
 
@@ -50,6 +75,7 @@ def test_a_network_that_does_not_fit_fails(wide, capsys):
     assert main(["check", wide, "-t", "dlu2048"]) == 1
     captured = capsys.readouterr()
     assert "fits" not in captured.out
+    assert "good" not in captured.out
     assert "error[wide-accumulator]: 64-bit accumulators are wider than the 40 bits of dlu2048" in captured.err
 
 

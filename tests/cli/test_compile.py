@@ -9,6 +9,7 @@ from binpoint.cli.main import main
 from binpoint.compiler.frontends.dsl.parser import parse_network
 from binpoint.compiler.parameters import draw_parameters, save_parameters
 from binpoint.runtime.artifact import read_artifact
+from binpoint.runtime.manifest import Origin, Source
 from binpoint.support.numeric import Rounding
 
 TEXT = """network small {
@@ -38,10 +39,11 @@ def test_an_artifact_and_a_summary(capsys, network, tmp_path):
     assert status == 0
     artifact = read_artifact(output)
     assert (artifact.program.name, artifact.target.name, artifact.batch) == ("small", "tiny16", 3)
+    assert artifact.origin == Origin(Source.DRAW, seed=7)
     drawn = draw_parameters(parse_network(network), 7)
     np.testing.assert_array_equal(artifact.floats["fc.weight"].reshape(4, 48), drawn["fc.weight"])
     lines = captured.out.splitlines()
-    assert lines[0] == "small for tiny16: 3 kernels, 3 images a mini-batch"
+    assert lines[0] == "small for tiny16: 2 kernels on PEs and 1 reshape, 3 images a mini-batch"
     assert lines[1] == "226 parameters in 233 bytes of mantissas, drawn with seed 7"
     assert lines[2] == "no accumulator can overflow: fc needs 21 of 40 bits, the others no more"
     assert " ms" in lines[3]
@@ -60,9 +62,10 @@ def test_json(capsys, network, tmp_path):
     status, captured = compile_(capsys, network, "-t", "tiny16", "-o", output, "--json")
     assert status == 0
     report = json.loads(captured.out)
-    proof = {"needed_bits": 19, "accumulator_bits": 40, "overflow": "impossible"}
-    kernel = {"name": "conv.conv2d", "layers": ["conv.conv2d", "conv"], **proof}
+    proof = {"needed_bits": 19, "accumulator_bits": 40, "overflow": "impossible", "by_construction": False}
+    kernel = {"name": "conv.conv2d", "layers": ["conv.conv2d", "conv"], "scheduled": True, **proof}
     assert report["kernels"][0] == kernel
+    assert [kernel["scheduled"] for kernel in report["kernels"]] == [True, False, True]
     assert report["artifact_bytes"] == output.stat().st_size
     assert set(report["seconds"]) == {"network", "parameters", "nn", "fx", "kernels", "schedule", "artifact"}
     assert report["warnings"] == []
@@ -97,6 +100,62 @@ def test_accumulators_that_may_overflow(capsys, network, tmp_path):
     assert overflow in captured.out
 
 
+MERGED = """network merged {
+  input image: 2x6x6
+  conv = conv2d(image, channels=2, kernel=1)
+  norm = batch_norm(conv)
+  sum = sigmoid(add(norm, image))
+}
+"""
+
+
+def test_kernels_that_fit_by_construction_are_not_the_tightest(capsys, tmp_path):
+    network = tmp_path / "merged.bp"
+    network.write_text(MERGED)
+    status, captured = compile_(capsys, network, "-t", "tiny16", "-o", tmp_path / "m.bpz", "--batch", 1)
+    assert status == 0
+    lines = captured.out.splitlines()
+    assert lines[0] == "merged for tiny16: 3 kernels on PEs, 1 image a mini-batch"
+    assert lines[1].startswith("6 parameters after folding batch norm in ")
+    # Two products of 8 bits each, -2^7 * -2^7 * 2 = 2^15, and its sign.
+    assert lines[2] == "no accumulator can overflow: conv needs 17 of 40 bits; 2 more fit by construction"
+    only = tmp_path / "only.bp"
+    only.write_text("network only { input x: 4  y = sigmoid(x) }")
+    status, captured = compile_(capsys, only, "-t", "tiny16", "-o", tmp_path / "o.bpz")
+    assert captured.out.splitlines()[2] == "no accumulator can overflow: all kernels fit by construction"
+
+
+def test_a_dump_replaces_an_earlier_one(capsys, network, tmp_path):
+    dump = tmp_path / "dump"
+    words = (network, "-t", "tiny16", "--dump-dir", dump)
+    assert compile_(capsys, *words)[0] == 0
+    names = sorted(path.name for path in dump.iterdir())
+    mine = ("05-notes.txt", "notes.mlir", "11-my-pass.mlir")
+    for name in ("11-outline-kernels.mlir", *mine):
+        (dump / name).write_text("earlier")
+    assert compile_(capsys, *words)[0] == 0
+    assert sorted(path.name for path in dump.iterdir()) == sorted([*names, *mine])
+
+
+def test_a_dump_never_replaces_an_input(capsys, network, tmp_path):
+    dump = tmp_path / "dump"
+    words = (network, "-t", "tiny16", "--dump-dir", dump)
+    assert compile_(capsys, *words)[0] == 0
+    schedule = dump / "10-schedule.json"
+    text = schedule.read_text()
+    status, captured = compile_(capsys, *words, "--use", schedule)
+    assert status == 2
+    assert f"error[same-file]: the dump would replace an input\n  --> {schedule}" in captured.err
+    assert schedule.read_text() == text
+
+
+def test_faults_of_options_and_settings_come_together(capsys, network):
+    status, captured = compile_(capsys, network, "-t", "tiny16", "--set", "bad=1")
+    assert status == 2
+    assert "error[nothing-to-write]" in captured.err
+    assert "error[unknown-setting]" in captured.err
+
+
 def test_weights_of_a_file(capsys, network, tmp_path):
     weights = tmp_path / "w.safetensors"
     save_parameters(weights, draw_parameters(parse_network(network), 99))
@@ -105,7 +164,9 @@ def test_weights_of_a_file(capsys, network, tmp_path):
     assert status == 0
     assert "drawn" not in captured.out
     drawn = draw_parameters(parse_network(network), 99)["conv.conv2d.weight"]
-    np.testing.assert_array_equal(read_artifact(output).floats["conv.conv2d.weight"], drawn)
+    artifact = read_artifact(output)
+    np.testing.assert_array_equal(artifact.floats["conv.conv2d.weight"], drawn)
+    assert artifact.origin == Origin(Source.FILE, file="w.safetensors")
 
 
 def test_an_edited_schedule(capsys, network, tmp_path):
@@ -130,7 +191,9 @@ def test_ir_after_every_pass(capsys, network):
 
 
 def test_emitted_kernels(capsys, network, tmp_path):
-    status, _ = compile_(capsys, network, "-t", "tiny16", "--emit", "c", tmp_path / "out")
+    forms = "--emit", "c", tmp_path / "out", "--emit", "tir", tmp_path / "tir"
+    status, _ = compile_(capsys, network, "-t", "tiny16", *forms)
+    assert any((tmp_path / "tir").iterdir())
     assert status == 0
     assert {"fc.c", "fc.pe.c"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
@@ -149,7 +212,9 @@ def test_models_compile_directly(capsys, tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), model)
     output = tmp_path / "tiny.bpz"
     assert compile_(capsys, model, "-t", "tiny16", "-o", output)[0] == 0
-    (weight,) = (values for name, values in read_artifact(output).floats.items() if name.endswith("weight"))
+    artifact = read_artifact(output)
+    assert artifact.origin == Origin(Source.FILE, file="tiny.onnx")
+    (weight,) = (values for name, values in artifact.floats.items() if name.endswith("weight"))
     assert (weight == 1).all()
 
 
@@ -181,3 +246,13 @@ def test_numbers_out_of_range(network, words):
     with pytest.raises(SystemExit) as caught:
         main(["compile", str(network), "-t", "tiny16", "-o", "out.bpz", *words])
     assert caught.value.code == 2
+
+
+def test_the_weights_that_a_network_names_are_never_written_over(capsys, tmp_path):
+    weights = tmp_path / "w.safetensors"
+    weights.write_text("mine")
+    network = tmp_path / "named.bp"
+    network.write_text('network n { input x: 1x3x3  weights "w.safetensors"  c = conv2d(x, channels=1, kernel=1) }')
+    status, captured = compile_(capsys, network, "-t", "tiny16", "-o", str(weights))
+    assert (status, weights.read_text()) == (2, "mine")
+    assert "error[same-file]" in captured.err

@@ -29,6 +29,13 @@ def explain(network: str, *options: str, status: int = 0) -> None:
     assert main(["explain", network, "-t", "tiny16", "--batch", "4", *options]) == status
 
 
+def test_settings_change_the_array(network: str, capsys: pytest.CaptureFixture[str]) -> None:
+    explain(network, "--layer", "conv1", "--pe", "7", "--set", "target.array.pes=8")
+    assert "In conv1, PE 7 of tiny16 computes " in capsys.readouterr().out
+    explain(network, "--layer", "conv1", "--pe", "8", "--set", "target.array.pes=8", status=2)
+    assert "0 to 7" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("question", "answer"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from binpoint.cli.main import main
 from binpoint.runtime.artifact import Artifact, write_artifact
+from binpoint.runtime.manifest import Origin, Source
 from binpoint.scheduling.allocation import schedule_layer
 from binpoint.scheduling.schedule import Schedule
 from tests.programs import TARGET, compiled
@@ -58,6 +59,18 @@ def test_text_shows_kernels_parameters_and_hashes(capsys: pytest.CaptureFixture[
         assert word in out
 
 
+def test_where_weights_come_from_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for origin, text, facts in (
+        (Origin(Source.DRAW, seed=0), "weights drawn with seed 0", {"source": "draw", "seed": 0}),
+        (Origin(Source.FILE, file="w.st"), "weights read from w.st", {"source": "file", "file": "w.st"}),
+        (Origin(Source.TRAINING), "weights trained", {"source": "training"}),
+    ):
+        artifact = replace(compiled(), origin=origin)
+        assert text in inspect(capsys, tmp_path, artifact).splitlines()
+        assert json.loads(inspect(capsys, tmp_path, artifact, "--json"))["weights"] == facts
+    assert json.loads(inspect(capsys, tmp_path, compiled(), "--json"))["weights"] is None
+
+
 def test_the_ir_is_printed_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert inspect(capsys, tmp_path, compiled(), "--ir") == compiled().ir
     assert json.loads(inspect(capsys, tmp_path, compiled(), "--ir", "--json"))["ir"] == compiled().ir
@@ -68,3 +81,13 @@ def test_other_files_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: P
     path.write_bytes(b"PK\x03\x04 cut off")
     assert main(["inspect", str(path)]) == 2
     assert "error[damaged-artifact]" in capsys.readouterr().err
+
+
+def test_names_from_a_stranger_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    artifact = compiled()
+    name = "\x1b[31msmall"
+    program = replace(artifact.program, name=name)
+    ir = artifact.ir.replace("@small", r'@"\1B[31msmall"')
+    stranger = replace(artifact, program=program, ir=ir, origin=Origin(Source.FILE, file=f"{name}.safetensors"))
+    assert "\x1b" not in inspect(capsys, tmp_path, stranger)
+    assert json.loads(inspect(capsys, tmp_path, stranger, "--json"))["network"] == name

@@ -1,9 +1,11 @@
 """The entry point: verbs, exit codes and start-up cost."""
 
 import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -82,6 +84,20 @@ def test_interrupts_exit_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(["check"]) == 130
 
 
+def test_interrupts_while_modules_are_imported_are_no_traceback() -> None:
+    program = (
+        "import builtins, os, signal, sys; from binpoint.cli.main import main; found = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'argparse':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return found(name, *rest)\n"
+        "builtins.__import__ = interrupted\n"
+        "sys.exit(main(['targets', 'list']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_version_is_that_of_artifacts(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--version"])
@@ -110,8 +126,25 @@ def test_a_full_disk_behind_standard_output_is_an_error(arguments: str) -> None:
     )
 
 
-def test_a_closed_standard_output_is_no_error() -> None:
-    assert binpoint("targets list", ">&-") == (0, "")
+@pytest.mark.parametrize("arguments", ["targets list --json", "targets list", "targets check tiny16"])
+def test_a_closed_standard_output_is_no_error(arguments: str) -> None:
+    assert binpoint(arguments, ">&-") == (0, "")
+
+
+def test_errors_do_not_go_to_standard_output_where_there_is_no_standard_error() -> None:
+    assert binpoint("inspect missing.bpz", "2>&- | { ! grep -q .; }") == (2, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_half_written_file(tmp_path: Path, number: int) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from binpoint.cli import main; from binpoint.support import files;"
+        f"os.fsync = lambda _: os.kill(os.getpid(), {number:d});"
+        "main._run = lambda _: files.write_atomically(Path('out'), 'text'); sys.exit(main.main())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.PIPE)
+    assert done.returncode == 128 + number
+    assert not list(tmp_path.iterdir())
 
 
 def test_errors_of_a_command_survive_a_broken_standard_output() -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from binpoint.cli.main import main
-from binpoint.compiler.pass_registry import PASSES
+from binpoint.compiler.pass_registry import ALL_PASSES
 from tests.dialect.texts import FX, NN
 
 
@@ -51,7 +51,7 @@ def test_the_list_of_passes(capsys):
     status, captured = opt(capsys, "--list-passes")
     assert status == 0
     lines = captured.out.splitlines()
-    assert [line.split("{")[0] for line in lines[::2]] == list(PASSES)
+    assert [line.split("{")[0] for line in lines[::2]] == list(ALL_PASSES)
     assert "lower-nn-to-fx{accumulator-bits=40 accumulator-wraps=false target=none}" in lines
 
 
@@ -63,6 +63,7 @@ def test_the_list_of_passes(capsys):
         ("strip-loss{hard=true}", "unknown-option", None),
         ("lower-nn-to-fx{accumulator-bits=many}", "bad-option", None),
         ("lower-nn-to-fx{accumulator-bits=40", "bad-pipeline", None),
+        (f"lower-nn-to-fx{{accumulator-bits={'9' * 5000}}}", "bad-pipeline", None),
         ("insert-statistics{acquires=all}", "bad-option", None),
         ("strip-loss;canonicalize", "bad-pipeline", None),
         ("lower-nn-to-fx", "not-lowered", "run strip-loss and fold-batch-norm"),

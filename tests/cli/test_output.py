@@ -29,8 +29,8 @@ def test_a_table_wider_than_the_terminal_is_not_cut(capsys, monkeypatch, columns
 
 
 def test_nothing_in_a_table_is_markup(capsys):
-    print_table("[bold]title", ("[red]name",), [("[/x] :smile:",)])
-    assert capsys.readouterr().out.split() == ["[bold]title", "[red]name", "─" * 12, "[/x]", ":smile:"]
+    print_table("[bold]title", ("[red]name",), [("[/x] :smile:\x1b[2J",)])
+    assert capsys.readouterr().out.split() == ["[bold]title", "[red]name", "─" * 16, "[/x]", ":smile:�[2J"]
 
 
 def test_json(capsys):

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from binpoint.backends.tensor_expression.threads import available_cores
 from binpoint.cli.main import main
 from binpoint.runtime.artifact import write_artifact
+from binpoint.runtime.manifest import Origin, Source, origin_facts
 from binpoint.scheduling.allocation import schedule_layer
 from binpoint.scheduling.schedule import Schedule
 from tests.programs import TARGET, compiled
 
 IMAGES = np.random.default_rng(3).integers(0, 256, (10, 6, 6)).astype(np.uint8)
 LABELS = np.arange(10) % 3
+EXECUTION = ("images_per_second", "backend", "threads", "literal")
+"""What depends on the machine and on the way of execution."""
 TWO_OUTPUTS = """
 network two {
   input image: 1x6x6
@@ -55,7 +59,7 @@ def run_fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def timeless(result: dict) -> dict:
     """A result without what depends on the machine and on the way of execution."""
-    return {name: value for name, value in result.items() if name not in ("images_per_second", "backend", "threads")}
+    return {name: value for name, value in result.items() if name not in EXECUTION}
 
 
 def test_the_result_has_the_promised_keys(capsys: pytest.CaptureFixture[str], artifact: str, data: str) -> None:
@@ -122,6 +126,62 @@ def test_an_input_without_labels_shows_its_top_classes(
         assert line.split()[1] == str(row.argmax())
 
 
+def test_all_repeated_inputs_run_and_json_says_their_classes(
+    capsys: pytest.CaptureFixture[str], artifact: str, tmp_path: Path
+) -> None:
+    names = [str(tmp_path / name) for name in ("one.png", "two.png")]
+    for name, pixels in zip(names, IMAGES, strict=False):
+        Image.fromarray(pixels).save(name)
+    output, array = tmp_path / "y.npy", tmp_path / "x.npy"
+    np.save(array, IMAGES)
+    words = [artifact, "--backend", "oracle", "--output", str(output)]
+    result = run_json(capsys, *words, "--input", names[0], "--input", names[1])
+    classes = np.load(output).argmax(axis=1).tolist()
+    assert result["predictions"] == [
+        {"sample": name, "class": found} for name, found in zip(names, classes, strict=True)
+    ]
+    result = run_json(capsys, *words, "--input", str(array), "--limit", "7")
+    classes = np.load(output).argmax(axis=1).tolist()
+    assert result["predictions"] == [{"sample": index, "class": classes[index]} for index in range(7)]
+
+
+def test_with_labels_or_without_classes_there_are_no_predictions(
+    capsys: pytest.CaptureFixture[str], artifact: str, data: str, tmp_path: Path
+) -> None:
+    assert run_json(capsys, artifact, "--data", data, "--backend", "oracle")["predictions"] is None
+    path, array = tmp_path / "two.bpz", tmp_path / "x.npy"
+    write_artifact(path, compiled(TWO_OUTPUTS))
+    np.save(array, IMAGES)
+    assert run_json(capsys, str(path), "--input", str(array), "--backend", "oracle")["predictions"] is None
+
+
+def test_random_weights_are_a_warning(capsys: pytest.CaptureFixture[str], tmp_path: Path, data: str) -> None:
+    path = tmp_path / "origin.bpz"
+    for origin, expected in (
+        (Origin(Source.DRAW, seed=3), "warning: the weights are random, drawn with seed 3: accuracy and classes"),
+        (Origin(Source.FILE, file="drawn.safetensors"), None),
+        (None, None),
+    ):
+        write_artifact(path, replace(compiled(), origin=origin))
+        assert main(["run", str(path), "--data", data, "--backend", "oracle", "--no-float", "--json"]) == 0
+        captured = capsys.readouterr()
+        assert (expected or "") in captured.err
+        assert expected or "random" not in captured.err
+        assert json.loads(captured.out)["weights"] == origin_facts(origin)
+
+
+def test_a_literal_run_says_that_it_is_no_measure_of_speed(
+    capsys: pytest.CaptureFixture[str], artifact: str, data: str
+) -> None:
+    words = (artifact, "--data", data, "--limit", "2", "--no-float", "--backend", "oracle")
+    for literal in ([], ["--literal"]):
+        assert main(["run", *words, *literal]) == 0
+        last = capsys.readouterr().out.splitlines()[-1]
+        assert "backend oracle, 1 thread" in last
+        assert ("literal: not a measure of speed" in last) == bool(literal)
+        assert run_json(capsys, *words, *literal)["literal"] == bool(literal)
+
+
 def test_all_outputs_go_into_one_npz(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path, array, output = tmp_path / "two.bpz", tmp_path / "x.npy", tmp_path / "y.npz"
     write_artifact(path, compiled(TWO_OUTPUTS))
@@ -150,7 +210,8 @@ def test_options_that_contradict_each_other_are_refused(
     )
     assert both.count("error[contradicting-options]") == 2
     assert "unknown-format" in run_fails(capsys, *words, "--output", str(tmp_path / "y.txt"))
-    assert "no such folder" in run_fails(capsys, *words, "--output", str(tmp_path / "no" / "y.npy"))
+    assert "no directory" in run_fails(capsys, *words, "--output", str(tmp_path / "no" / "y.npy"))
+    assert "would overwrite an input" in run_fails(capsys, *words, "--output", data)
     assert "useless-option" in run_fails(capsys, *words, "--resize")
     for option in ("--limit", "--batch", "--threads"):
         with pytest.raises(SystemExit, match="2"):
@@ -183,6 +244,21 @@ def test_statistics_are_off_when_nobody_takes_them(
     result = run_json(capsys, *words)
     assert result["float_accuracy"] is None
     assert all(layer["msb_histogram"] is None for layer in result["layers"])
+
+
+def test_the_threads_and_the_backend_are_those_that_computed(
+    capsys: pytest.CaptureFixture[str], artifact: str, data: str
+) -> None:
+    words = (artifact, "--data", data, "--no-float", "--limit", "2")
+    result = run_json(capsys, *words)
+    assert (result["backend"], result["threads"]) == ("te", available_cores())
+    assert run_json(capsys, *words, "--threads", "1")["threads"] == 1
+    result = run_json(capsys, *words, "--backend", "oracle")
+    assert (result["backend"], result["threads"]) == ("oracle", 1)
+
+
+def test_there_are_never_more_threads_than_cores(capsys: pytest.CaptureFixture[str], artifact: str, data: str) -> None:
+    assert 1 <= run_json(capsys, artifact, "--data", data, "--threads", "9" * 30)["threads"] <= available_cores()
 
 
 def test_a_batch_beyond_the_edited_schedule_is_refused(

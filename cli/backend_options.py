@@ -1,0 +1,39 @@
+"""The options that choose what computes: shared by `run` and `train`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from binpoint.cli.schedule_options import count
+
+if TYPE_CHECKING:
+    from binpoint.backends.training_backend import TrainingBackend
+
+
+def add_backend_arguments(parser: argparse._ActionsContainer) -> None:
+    """--backend and --threads."""
+    parser.add_argument(
+        "--backend", choices=("te", "oracle"), default="te", help="compiled kernels (default), or the reference"
+    )
+    parser.add_argument("--threads", type=count, metavar="T", help="threads of compiled kernels (default: all cores)")
+
+
+def chosen_threads(name: str, asked: int | None) -> int:
+    """How many threads a backend uses: all cores, or as many as asked for, since more would wait for each other."""
+    if name == "oracle":
+        return 1
+    from binpoint.backends.tensor_expression.threads import available_cores
+
+    return min(asked or available_cores(), available_cores())
+
+
+def make_backend(name: str, threads: int) -> TrainingBackend:
+    """The backend of that name. The oracle has one thread."""
+    if name == "oracle":
+        from binpoint.backends.oracle.backend import OracleBackend
+
+        return OracleBackend()
+    from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
+
+    return TensorExpressionBackend(threads)

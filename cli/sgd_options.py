@@ -1,0 +1,31 @@
+"""The options of stochastic gradient descent that the compiler needs to know: shared by `train` and `compile`."""
+
+from __future__ import annotations
+
+import argparse
+from fractions import Fraction
+
+from binpoint.cli.schedule_options import number
+from binpoint.support.number_text import parse_number
+
+
+def add_sgd_arguments(container: argparse._ActionsContainer) -> None:
+    """--momentum, --weight-decay and --loss-scale."""
+    container.add_argument("--momentum", type=below_one, default=Fraction(0), metavar="M", help="of SGD (default 0)")
+    container.add_argument(
+        "--weight-decay", type=below_one, default=Fraction(0), metavar="D", help="of weights, not of biases (default 0)"
+    )
+    container.add_argument(
+        "--loss-scale", type=number, default=0, metavar="K", help="multiply the loss by 2^K: moves exponents alone"
+    )
+
+
+def below_one(text: str) -> Fraction:
+    """An option's value as an exact number, at least 0 and below 1: 0.9 or 9/10."""
+    try:
+        value = parse_number(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no number such as 0.9") from None
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 0 and below 1")
+    return value
