@@ -58,6 +58,14 @@ def flag(condition: Expression, like: Expression) -> Expression:
     return condition.astype(str(dtype_of(like)))
 
 
+def where(condition: Expression, value: Expression) -> Expression:
+    """The value where a condition holds, else 0.
+
+    Not a `Select`: TVM makes a branch of one that reads memory, which keeps loops from being vectorised.
+    """
+    return value & (constant(0, value) - flag(condition, value))
+
+
 def clamp(value: Expression, least: Expression, greatest: Expression) -> Expression:
     """min(max(value, least), greatest)."""
     return tirx.min(tirx.max(value, least), greatest)

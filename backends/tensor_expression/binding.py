@@ -36,7 +36,14 @@ from binpoint.backends.tensor_expression.layout import storage_dtype
 from binpoint.backends.tensor_expression.library import Function
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan, nameless
 from binpoint.backends.tensor_expression.runtime_scalars import exponent_scalars, value_exponent
-from binpoint.backends.tensor_expression.weights import Filters, PackedWeight, bias_bits, weight_bits, weight_filters
+from binpoint.backends.tensor_expression.weights import (
+    Filters,
+    PackedWeight,
+    Weight,
+    bias_bits,
+    weight_bits,
+    weight_filters,
+)
 
 REMEMBERED_SETTINGS = 8
 """How many settings of exponents a binding keeps prepared."""
@@ -110,7 +117,7 @@ class Binding:
         """Take other parameters of the same shapes and widths."""
         _check_parameters(self.spec, parameters)
         self._bias = parameters.bias
-        self._weight = None if parameters.weight is None else self._filters.of(parameters.weight)
+        self._weight = None if parameters.weight is None else Weight(parameters.weight, self._filters)
         self._settings.clear()
         self._bound += 1
 
@@ -144,7 +151,7 @@ class Binding:
         container = choose_container(self.spec, total, bias)
         if container is not Container.INT32 and self._weight is not None:
             # The weights as they are may prove more than their width does.
-            magnitudes = weight_magnitudes(self.spec, self._used)
+            magnitudes = weight_magnitudes(self.spec, self._weight)
             total = total_bound(self.spec, magnitudes, exponents, request.batch)
             container = choose_container(self.spec, total, bias)
         reduction = choose_reduction(self.spec, container, total)
@@ -156,16 +163,10 @@ class Binding:
                 _Code(replace(plan, picked=request.picked and design.picks), design)
                 for design in designs(plan, self.compiler.capability)
             ]
-        code = next(each for each in codes if self._weight is None or each.design.exact_with(each.plan, self._used))
+        code = next(each for each in codes if self._weight is None or each.design.exact_with(each.plan, self._weight))
         if code.function is None:
             code.function = self.compiler.kernel(code.plan, code.design)
         return code
-
-    @property
-    def _used(self) -> IntArray:
-        """The filters with the taps that the kernel uses."""
-        assert self._weight is not None
-        return self._filters.select(self._weight)
 
     def _aligned_bias(self, exponents: KernelExponents) -> IntArray | None:
         """The bias at the accumulator's exponent, in its width."""
@@ -198,22 +199,23 @@ class Binding:
                 return []
         return [argument(aligned_copy(table.astype(np.int32)))]
 
-    def _load_weight(self, code: _Code, weight: IntArray) -> Any:
+    def _load_weight(self, code: _Code, weight: Weight) -> Any:
         if code.weight is None:
             design, plan = code.design, code.plan
             bits = weight_bits(self.spec)
             assert bits is not None
             rows = design.weight_rows(plan)
             code.weight = PackedWeight(
-                weight.shape,
+                weight.filters,
+                weight.mantissas.shape,
                 rows,
                 design.bias_length(plan) // rows,
-                lambda filters: design.pack_weight(plan, self._filters.select(filters)),
+                lambda filters: design.pack_weight(plan, filters),
                 storage_dtype(bits),
             )
             code.weight_argument = argument(code.weight.array, design.lanes.get("weight", 1))
         if code.loaded != self._bound:
-            code.weight.load(weight)
+            code.weight.load(weight.mantissas)
             code.loaded = self._bound
         return code.weight_argument
 

@@ -22,7 +22,6 @@ from binpoint.backends.kernel import (
     AveragePool,
     Concat,
     Convolution,
-    IntArray,
     KernelExponents,
     KernelSpec,
     MaxPool,
@@ -35,17 +34,24 @@ from binpoint.backends.oracle.pools import reciprocals
 from binpoint.backends.tables import FRACTION_BITS
 from binpoint.backends.tensor_expression.plan import Container
 from binpoint.backends.tensor_expression.runtime_scalars import ALIGNED, alignment_shifts, leaky_slope, slope_integers
+from binpoint.backends.tensor_expression.weights import Weight
 
 Magnitudes = tuple[int, ...]
 """Bounds on a kernel's weights: one for each input of an affine sum, else one, the sum of |w| over a filter."""
 
 
-def weight_magnitudes(spec: KernelSpec, filters: IntArray) -> Magnitudes:
-    """The bounds that filters (outputs, terms, R, S) reach."""
-    absolute = np.abs(filters.astype(np.int64)).reshape(*filters.shape[:2], -1)
+def weight_magnitudes(spec: KernelSpec, weight: Weight) -> Magnitudes:
+    """The bounds that a weight reaches, if all taps of its filters are used."""
+    absolute = np.abs(weight.mantissas)
+    # The least mantissa has no positive counterpart, but it has its magnitude's bits.
+    absolute = absolute.view(f"u{absolute.dtype.name}")
     if isinstance(spec.operation, ChannelAffine):
-        return tuple(int(each) for each in absolute[:, :, 0].max(axis=0, initial=0))
-    return (int(absolute.sum(axis=(1, 2)).max(initial=0)),)
+        return tuple(int(each) for each in absolute.max(axis=(1, 2, 3), initial=0))
+    outputs, inputs = absolute.shape[:2]
+    groups = weight.filters.groups
+    filters = absolute.reshape(groups, outputs // groups, inputs, -1)
+    sums = filters.sum(axis=(1, 3) if weight.filters.exchanged else (2, 3), dtype=np.int64)
+    return (int(sums.max(initial=0)),)
 
 
 def nominal_magnitudes(spec: KernelSpec) -> Magnitudes:

@@ -8,9 +8,10 @@ from typing import Any
 from binpoint.backends.kernel import IntArray
 from binpoint.backends.tensor_expression.convolution_tiling import LANES, ConvolutionTiling
 from binpoint.backends.tensor_expression.layout import feature_map_layout
-from binpoint.backends.tensor_expression.packing import may_wrap, pack_weights
+from binpoint.backends.tensor_expression.packing import INT16_LEAST, may_wrap, pack_weights
 from binpoint.backends.tensor_expression.plan import Form, KernelPlan
 from binpoint.backends.tensor_expression.tile_choice import choose_tiling
+from binpoint.backends.tensor_expression.weights import Weight
 
 
 class Avx2ConvolutionDesign:
@@ -33,10 +34,10 @@ class Avx2ConvolutionDesign:
         """
         return plan.form is Form.LAYER and not plan.stochastic and choose_tiling(plan) is not None
 
-    def exact_with(self, plan: KernelPlan, filters: IntArray) -> bool:
+    def exact_with(self, plan: KernelPlan, weight: Weight) -> bool:
         """Whether no input can make a product wrap."""
         tiling = _tiling(plan)
-        return not (tiling.split and may_wrap(tiling, filters))
+        return not tiling.split or weight.least > INT16_LEAST or not may_wrap(tiling, weight.used)
 
     def build(self, plan: KernelPlan) -> Any:
         """The scheduled IRModule of a layer."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from binpoint.backends.kernel import IntArray
 from binpoint.backends.tensor_expression.plan import KernelPlan
+from binpoint.backends.tensor_expression.weights import Weight
 
 
 class Design(Protocol):
@@ -33,8 +34,8 @@ class Design(Protocol):
     def picks(self) -> bool:
         """Whether the code can leave the values of picked channels alone (`KernelPlan.picked`)."""
 
-    def exact_with(self, plan: KernelPlan, filters: IntArray) -> bool:
-        """Whether the code computes exactly with these filters (outputs, terms, R, S), whatever the inputs."""
+    def exact_with(self, plan: KernelPlan, weight: Weight) -> bool:
+        """Whether the code computes exactly with a weight, whatever the inputs."""
 
     def build(self, plan: KernelPlan) -> Any:
         """The scheduled IRModule; its function is `main`."""

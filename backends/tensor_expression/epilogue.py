@@ -83,8 +83,7 @@ def _finish_wide(
 ) -> Stages:
     spec, accumulator, shape = plan.spec, plan.spec.accumulator, sizes(part.shape)
 
-    def exact(*index: Expression) -> Expression:
-        return cast(total(*index), plan.container.dtype)
+    exact = te.compute(shape, lambda *index: cast(total(*index), plan.container.dtype), name="exact")
 
     def with_bias(*index: Expression) -> Expression:
         limited = wide.limit(exact(*index), accumulator)

@@ -12,15 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from binpoint.backends.kernel import IntArray
+from binpoint.backends.gradients import ChannelAffine, ClipGradient, LeakyReluGradient, ReluGradient
+from binpoint.backends.kernel import Add, IntArray, Widen
 from binpoint.backends.tensor_expression.layout import feature_map_layout
 from binpoint.backends.tensor_expression.plan import Form, KernelPlan
+from binpoint.backends.tensor_expression.weights import Weight
 
 EVENTS = ("saturated", "underflowed", "overflowed")
 """The stages that count events, in the order of `Design.event_shapes`."""
 
 SUMS = ("window_sum", "total")
 """The stages of exact results, which the code generator vectorises where they sum nothing."""
+
+LANEWISE = (Add, Widen, ReluGradient, ClipGradient, LeakyReluGradient, ChannelAffine)
+"""Operations whose result at a pixel and channel reads nothing but that pixel and channel."""
 
 SMALLEST_VECTOR = 8
 """Lanes that are worth a vector; the blocks of narrower feature maps are left to the code generator."""
@@ -39,7 +44,7 @@ class GenericDesign:
     def __init__(self, *, vectors: bool = True) -> None:
         self._smallest_vector: float = SMALLEST_VECTOR if vectors else inf
 
-    def exact_with(self, plan: KernelPlan, filters: IntArray) -> bool:
+    def exact_with(self, plan: KernelPlan, weight: Weight) -> bool:
         """Always: products and sums fit the plan's dtypes."""
         return True
 
@@ -50,7 +55,9 @@ class GenericDesign:
         from binpoint.backends.tensor_expression.definition import define
 
         schedule = s_tir.Schedule(IRModule({"main": te.create_prim_func(define(plan))}))
-        return schedule_layer(schedule, self._smallest_vector) if plan.form is Form.LAYER else _schedule_tile(schedule)
+        if plan.form is Form.TILE:
+            return _schedule_tile(schedule)
+        return schedule_layer(schedule, self._smallest_vector, lanewise=isinstance(plan.spec.operation, LANEWISE))
 
     def pack_weight(self, plan: KernelPlan, weight: IntArray) -> IntArray:
         """[K blocks, C / groups, R, S, block]."""
@@ -80,49 +87,58 @@ class GenericDesign:
         return [shape] * (3 if plan.checked else 2)
 
 
-def schedule_layer(schedule: Any, smallest_vector: float = SMALLEST_VECTOR) -> Any:
-    """Parallel rows from the exact results on; what comes before them (padding, softmax, keys) is a pass of its own.
+def schedule_layer(schedule: Any, smallest_vector: float = SMALLEST_VECTOR, *, lanewise: bool = False) -> Any:
+    """Parallel rows, and in them pixel by pixel all stages that follow a result; gives the scheduled module.
 
-    Gives the scheduled module.
+    What comes before the exact results (padding, softmax, keys) is a pass of its own. `lanewise` says that the exact
+    results of a pixel are vectors too; else they are computed for a whole row first.
     """
 
     def vectorize(lane: Any) -> None:
         if int(schedule.get(lane).extent) >= smallest_vector:
             schedule.vectorize(lane)
 
-    names = _block_names(schedule)
-    first = next(names.index(name) for name in SUMS if name in names)
-
-    def in_rows(stage: Any, consumers: Sequence[str]) -> None:
+    def rows(stage: Any) -> tuple[Any, Any, list[Any]]:
+        """Put reductions outside of pixels; gives the loops over rows, of all channel blocks, and the inner ones."""
         n, block, h, w, lane, *reduction = schedule.get_loops(stage)
         schedule.reorder(n, block, h, *reduction, w, lane)
-        row = schedule.fuse(n, block, h)
-        for name in consumers:
-            schedule.reverse_compute_at(schedule.get_sblock(name), row, preserve_unit_loops=True)
+        return schedule.fuse(n, block, h), w, reduction
+
+    def finish(stage: Any, row: Any, reduction: list[Any]) -> None:
+        # Before the reduction loses its first step: after that a row is no longer a single nest.
         schedule.parallel(row)
+        if reduction or lanewise:
+            vectorize(_innermost(schedule, stage))
         if reduction:
-            vectorize(lane)
             vectorize(_innermost(schedule, schedule.decompose_reduction(stage, reduction[0])))
 
+    names = _block_names(schedule)
+    first = next(names.index(name) for name in SUMS if name in names)
     for name in names[:first]:
         stage = schedule.get_sblock(name)
         if name == "keys":
-            in_rows(stage, ())
+            row, _, reduction = rows(stage)
+            finish(stage, row, reduction)
         else:
             schedule.parallel(schedule.get_loops(stage)[0])
-    in_rows(schedule.get_sblock(names[first]), names[first + 1 :])
-    for name in names[first + 1 :]:
-        if name in SUMS:
-            continue
-        stage = schedule.get_sblock(name)
-        if name in EVENTS:
-            # All lanes of a pixel are counted at once.
-            *_, lane, w = schedule.get_loops(stage)
-            schedule.reorder(w, lane)
-            vectorize(lane)
-            vectorize(_innermost(schedule, schedule.decompose_reduction(stage, w)))
+    exact, *stages = (schedule.get_sblock(name) for name in names[first:])
+    row, pixel, reduction = rows(exact)
+    if stages and not lanewise:
+        host, *stages = stages
+        schedule.reverse_compute_at(host, row, preserve_unit_loops=True)
+        *_, pixel, lane = schedule.get_loops(host)
+        vectorize(lane)
+    for stage in stages:
+        schedule.reverse_compute_at(stage, pixel, preserve_unit_loops=True)
+    finish(exact, row, reduction)
+    for stage in stages:
+        *_, outer, inner = schedule.get_loops(stage)
+        if schedule.get(stage).name_hint in EVENTS:
+            # The innermost loop is the one pixel that a step counts.
+            vectorize(outer)
+            vectorize(_innermost(schedule, schedule.decompose_reduction(stage, pixel)))
         else:
-            vectorize(_innermost(schedule, stage))
+            vectorize(inner)
     return schedule.mod
 
 

@@ -25,7 +25,7 @@ from binpoint.backends.gradients import (
     SigmoidGradient,
 )
 from binpoint.backends.kernel import AveragePool, Convolution, MaxPool, TensorSpec
-from binpoint.backends.tensor_expression.arithmetic import Expression, Scalars, align, cast, constant, spread
+from binpoint.backends.tensor_expression.arithmetic import Expression, Scalars, align, cast, constant, spread, where
 from binpoint.backends.tensor_expression.layout import Layout
 from binpoint.backends.tensor_expression.plan import KernelPlan
 from binpoint.backends.tensor_expression.tensors import INDEX, Operands, Part, Source, reduce_axis, sizes, window_axes
@@ -122,8 +122,7 @@ def weight_gradient(
         row = h * convolution.stride[0] + r * convolution.dilation[0] - convolution.padding[0]
         column = v * convolution.stride[1] + s * convolution.dilation[1] - convolution.padding[1]
         product = images.read_inside(n, channel, row, column) * cast(gradient.read(n, existing, h, v), "int32")
-        real = tirx.Select(k < gradient.spec.channels, product, constant(0, product))
-        return te.sum(cast(real, reduction), axis=[n, h, v])
+        return te.sum(cast(where(k < gradient.spec.channels, product), reduction), axis=[n, h, v])
 
     return body
 
@@ -166,7 +165,7 @@ def _max_pool_gradient(plan: KernelPlan, pool: MaxPool, part: Part, images: Sour
         n, c, _, _ = part.coordinates(i, j, y, x, lane)
         value = cast(gradient.read(n, c, h, w), plan.reduction)
         winner = last - (keys(i, j, h, w, lane) & last)
-        won = tirx.Select(tirx.EQ(winner, cast(element, str(last.ty.dtype))), value, constant(0, value))
+        won = where(tirx.EQ(winner, cast(element, str(last.ty.dtype))), value)
         return te.sum(tirx.if_then_else(exists, won, constant(0, value)), axis=axes)
 
     return te.compute(sizes(part.shape), body, name="total")
@@ -233,8 +232,7 @@ def _masked(part: Part, sources: Sequence[Source], passes: Callable[[Expression]
     stored, gradient = sources
 
     def body(*at: Expression) -> Expression:
-        value = gradient.read(*at)
-        return tirx.Select(passes(stored.read(*at)), value, constant(0, value))
+        return where(passes(stored.read(*at)), gradient.read(*at))
 
     return part.compute("total", body)
 

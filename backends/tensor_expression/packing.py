@@ -35,7 +35,5 @@ def pack_weights(tiling: ConvolutionTiling, weight: IntArray) -> IntArray:
 
 def may_wrap(tiling: ConvolutionTiling, weight: IntArray) -> bool:
     """Whether some input makes `vpmaddwd` wrap: where two weights of a pair and their inputs are all -2^15."""
-    if weight.min(initial=0) > INT16_LEAST:
-        return False
     pairs: NDArray[np.bool_] = pack_weights(tiling, weight).reshape(-1, 2) == INT16_LEAST
     return bool(pairs.all(axis=1).any())

@@ -39,7 +39,7 @@ def build(plan: KernelPlan) -> Any:
     stages = finish(plan, part, total, None, scalars)
     outputs = [stages.output, *stages.counts, *(stages.values if plan.values else ())]
     arguments = [sums, *outputs, *scalars.values(), *sizes_of_layout.values()]
-    return schedule_layer(s_tir.Schedule(IRModule({"main": te.create_prim_func(arguments)})))
+    return schedule_layer(s_tir.Schedule(IRModule({"main": te.create_prim_func(arguments)})), lanewise=True)
 
 
 def _elements(layout: Scalars) -> Any:

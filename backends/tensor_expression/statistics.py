@@ -19,6 +19,10 @@ BINS = {Container.INT32: 33, Container.INT64: 65, Container.WIDE: 97}
 """Bins by the container of the values: 0 counts values without a position, p + 1 counts position p."""
 
 
+BANKS = 4
+"""Histograms of a task, one for each column modulo BANKS: neighbours are often alike, and a counter that was just
+written is slow to read."""
+
 LAYER_TASKS = 16
 """Histograms of a layer: the most threads that share the work."""
 
@@ -29,7 +33,7 @@ class StatisticsCircuit:
     def __init__(self, container: Container, form: Form, compiler: Compiler) -> None:
         self._function = compiler.statistics(container, form)
         tasks = LAYER_TASKS if form is Form.LAYER else 1
-        self._histograms = aligned_zeros((tasks, 2, BINS[container]), "int64")
+        self._histograms = aligned_zeros((tasks, BANKS, 2, BINS[container]), "int64")
         self._argument = argument(self._histograms)
 
     def acquire(self, values: Sequence[Any], pairs: Any, exponent: int) -> StatisticsRecord:
@@ -38,8 +42,7 @@ class StatisticsCircuit:
         `values` and `pairs` are arguments of kernels.
         """
         self._function(*values, pairs, self._argument)
-        counts = self._histograms[0] if len(self._histograms) == 1 else self._histograms.sum(axis=0)
-        msb, lsb = counts.tolist()
+        msb, lsb = self._histograms.sum(axis=(0, 1)).tolist()
         return StatisticsRecord(_positions(msb, exponent), _positions(lsb, exponent), msb[0], sum(msb))
 
 
@@ -91,7 +94,7 @@ class Selection:
 
 def select(sample: BoolArray, layout: Layout) -> Selection:
     """The selection of a mask (N, C) for a feature map in a layout."""
-    images, channels = np.nonzero(sample)
+    images, channels = _sampled(sample)
     pairs = _pairs(images, channels)
     if layout.block % GROUP:
         return Selection(pairs, None)
@@ -107,7 +110,14 @@ def select(sample: BoolArray, layout: Layout) -> Selection:
 
 def pair_list(sample: BoolArray) -> IntArray:
     """(P, 2) the pairs (image, channel) where `sample` is True, ready to be an argument."""
-    return _pairs(*np.nonzero(sample))
+    return _pairs(*_sampled(sample))
+
+
+def _sampled(sample: BoolArray) -> tuple[IntArray, IntArray]:
+    """np.nonzero of a matrix, several times faster: rows and columns, in order."""
+    positions = np.flatnonzero(sample)
+    rows = positions // sample.shape[1]
+    return rows, positions - rows * sample.shape[1]
 
 
 def _pairs(images: IntArray, channels: IntArray) -> IntArray:

@@ -15,11 +15,11 @@ from tvm import IRModule
 from tvm.script import tirx as T  # noqa: N812 (TVMScript's name)
 
 from binpoint.backends.tensor_expression.plan import Container, Form
-from binpoint.backends.tensor_expression.statistics import BINS
+from binpoint.backends.tensor_expression.statistics import BANKS, BINS
 
 
 def build(container: Container, form: Form, leading_zeros: Any = T.clz) -> Any:
-    """The module; its function `main` takes the values, (P, 2) pairs (image, channel) and (tasks, 2, bins) histograms.
+    """The module: `main` takes values, (P, 2) pairs (image, channel) and (tasks, BANKS, 2, bins) histograms.
 
     Values are [N, C blocks, H, W, block], two tensors (high, low) where the container is WIDE. All sizes are
     symbolic: one kernel serves all layers. Tasks run in parallel for a layer, one after the other for a tile.
@@ -39,10 +39,10 @@ def _narrow(dtype: str, bits: int, bins: int, each_task: Any, leading_zeros: Any
         count, tasks = T.int64(), T.int64()
         values = T.match_buffer(values_argument, (batch, blocks, height, width, block), dtype)
         pairs = T.match_buffer(pairs_argument, (count, T.int64(2)), "int32")
-        histograms = T.match_buffer(histograms_argument, (tasks, T.int64(2), T.int64(bins)), "int64")
+        histograms = T.match_buffer(histograms_argument, (tasks, T.int64(BANKS), T.int64(2), T.int64(bins)), "int64")
         for task in each_task(tasks):
-            for kind, position in T.grid(2, bins):
-                histograms[task, kind, position] = T.int64(0)
+            for bank, kind, position in T.grid(BANKS, 2, bins):
+                histograms[task, bank, kind, position] = T.int64(0)
             for index in range((task + 1) * count // tasks - task * count // tasks):
                 for h, w in T.grid(height, width):
                     n = T.Cast("int64", pairs[task * count // tasks + index, 0])
@@ -51,8 +51,8 @@ def _narrow(dtype: str, bits: int, bins: int, each_task: Any, leading_zeros: Any
                     differing = value ^ (value >> (bits - 1))
                     msb = bits - 1 - T.Cast("int32", leading_zeros((differing << 1) | 1))
                     lsb = bits - 1 - T.Cast("int32", leading_zeros(((differing & (0 - differing)) << 1) | 1))
-                    histograms[task, 0, msb] = histograms[task, 0, msb] + T.int64(1)
-                    histograms[task, 1, lsb] = histograms[task, 1, lsb] + T.int64(1)
+                    histograms[task, w % BANKS, 0, msb] = histograms[task, w % BANKS, 0, msb] + T.int64(1)
+                    histograms[task, w % BANKS, 1, lsb] = histograms[task, w % BANKS, 1, lsb] + T.int64(1)
 
     return main
 
@@ -66,10 +66,10 @@ def _wide(bins: int, each_task: Any, leading_zeros: Any) -> Any:
         high = T.match_buffer(high_argument, (batch, blocks, height, width, block), "int64")
         low = T.match_buffer(low_argument, (batch, blocks, height, width, block), "int64")
         pairs = T.match_buffer(pairs_argument, (count, T.int64(2)), "int32")
-        histograms = T.match_buffer(histograms_argument, (tasks, T.int64(2), T.int64(bins)), "int64")
+        histograms = T.match_buffer(histograms_argument, (tasks, T.int64(BANKS), T.int64(2), T.int64(bins)), "int64")
         for task in each_task(tasks):
-            for kind, position in T.grid(2, bins):
-                histograms[task, kind, position] = T.int64(0)
+            for bank, kind, position in T.grid(BANKS, 2, bins):
+                histograms[task, bank, kind, position] = T.int64(0)
             for index in range((task + 1) * count // tasks - task * count // tasks):
                 for h, w in T.grid(height, width):
                     n = T.Cast("int64", pairs[task * count // tasks + index, 0])
@@ -83,7 +83,7 @@ def _wide(bins: int, each_task: Any, leading_zeros: Any) -> Any:
                     lower_lsb = 63 - T.Cast("int32", leading_zeros(((lower & (T.int64(0) - lower)) << 1) | T.int64(1)))
                     msb = T.Select(upper_msb > 0, upper_msb + 32, lower_msb)
                     lsb = T.Select(T.Or(lower_lsb > 0, upper_lsb == 0), lower_lsb, upper_lsb + 32)
-                    histograms[task, 0, msb] = histograms[task, 0, msb] + T.int64(1)
-                    histograms[task, 1, lsb] = histograms[task, 1, lsb] + T.int64(1)
+                    histograms[task, w % BANKS, 0, msb] = histograms[task, w % BANKS, 0, msb] + T.int64(1)
+                    histograms[task, w % BANKS, 1, lsb] = histograms[task, w % BANKS, 1, lsb] + T.int64(1)
 
     return main

@@ -12,7 +12,7 @@ import numpy as np
 
 from binpoint.backends.gradients import UpdateSpec
 from binpoint.backends.kernel import BoolArray, Draw, Events, IntArray, StatisticsRecord
-from binpoint.backends.memory import aligned_copy, aligned_empty, aligned_zeros, is_aligned
+from binpoint.backends.memory import aligned_copy, aligned_empty, is_aligned
 from binpoint.backends.oracle.fixed_point import container
 from binpoint.backends.tensor_expression.buffers import Workspace, argument
 from binpoint.backends.tensor_expression.compiler import Compiler
@@ -75,31 +75,34 @@ class UpdateKernel:
         whole = size // ROW * ROW
         counts = np.zeros((len(outputs), 2), np.int64)
         if whole:
-            flat = [array.reshape(-1)[:whole] for array in (*inputs, *outputs)]
-            counts += self._rows(flat[: len(inputs)], flat[len(inputs) :], scalars, 0)
+            shape = whole // ROW, ROW_VECTORS, VECTOR
+            arguments = [argument(array.reshape(-1)[:whole].reshape(shape)) for array in (*inputs, *outputs)]
+            counts += self._rows(arguments, shape[0], scalars, 0)
         if whole < size:
-            rest = [aligned_zeros((ROW,), array.dtype) for array in (*inputs, *outputs)]
-            for padded, array in zip(rest, inputs, strict=False):
-                padded[: size - whole] = array.reshape(-1)[whole:]
-            counts += self._rows(rest[: len(inputs)], rest[len(inputs) :], scalars, whole)
-            for padded, array in zip(rest[len(inputs) :], outputs, strict=True):
-                array.reshape(-1)[whole:] = padded[: size - whole]
-        return [Events(size, int(saturated), int(underflowed)) for saturated, underflowed in counts]
+            shape = 1, ROW_VECTORS, VECTOR
+            rest = [
+                self._workspace.take(f"update_rest{index}", shape, array.dtype.name)
+                for index, array in enumerate((*inputs, *outputs))
+            ]
+            for (padded, _), array in zip(rest, inputs, strict=False):
+                padded.reshape(-1)[: size - whole] = array.reshape(-1)[whole:]
+                # Zeros count neither as saturated nor as underflowed.
+                padded.reshape(-1)[size - whole :] = 0
+            counts += self._rows([each for _, each in rest], 1, scalars, whole)
+            for (padded, _), array in zip(rest[len(inputs) :], outputs, strict=True):
+                array.reshape(-1)[whole:] = padded.reshape(-1)[: size - whole]
+        return [Events(size, saturated, underflowed) for saturated, underflowed in counts.tolist()]
 
-    def _rows(
-        self, inputs: Sequence[IntArray], outputs: Sequence[IntArray], scalars: Sequence[int], first: int
-    ) -> IntArray:
-        """(results, 2) saturated and underflowed results of flat arrays of whole rows. Zeros count as neither."""
-        rows = inputs[0].size // ROW
-        shape = rows, ROW_VECTORS, VECTOR
-        counts = [
-            self._workspace.take(f"update_events{index}", (rows, VECTOR), "int32") for index in range(2 * len(outputs))
-        ]
+    def _rows(self, arrays: Sequence[Any], rows: int, scalars: Sequence[int], first: int) -> IntArray:
+        """(results, 2) saturated and underflowed results of rows of inputs and outputs, the arguments given."""
+        count = len(self._plan.results)
+        taken = [self._workspace.take(f"update_events{index}", (rows, VECTOR), "int32") for index in range(2 * count)]
+        events = [each for _, each in taken]
         results: list[Any] = []
-        for index, output in enumerate(outputs):
-            results += [argument(output.reshape(shape)), counts[2 * index][1], counts[2 * index + 1][1]]
-        self._function(*(argument(array.reshape(shape)) for array in inputs), *results, *scalars, first)
-        return np.array([int(array.sum(dtype=np.int64)) for array, _ in counts]).reshape(len(outputs), 2)
+        for index, output in enumerate(arrays[-count:]):
+            results += [output, *events[2 * index : 2 * index + 2]]
+        self._function(*arrays[:-count], *results, *scalars, first)
+        return np.array([int(array.sum()) for array, _ in taken]).reshape(count, 2)
 
     def _acquire(
         self,

@@ -23,6 +23,9 @@ from binpoint.support.numeric import Rounding
 
 VALUE = CONTAINER.dtype
 
+COUNTS = ("saturated", "underflowed")
+"""How the names of the stages end that count events."""
+
 
 @dataclass(frozen=True)
 class _Domain:
@@ -81,9 +84,7 @@ def build_sampled(plan: UpdatePlan) -> Any:
     tensors = _inputs(plan, (tirx.Var("size", INDEX),))
     values = [value for _, value, _, _ in _stages(plan, domain, tensors, scalars)]
     arguments = [*tensors.values(), pairs, *values, *scalars.values(), channels]
-    sch = s_tir.Schedule(IRModule({"main": te.create_prim_func(arguments)}))
-    _rows(sch, _names(sch))
-    return sch.mod
+    return _schedule_sampled(s_tir.Schedule(IRModule({"main": te.create_prim_func(arguments)})))
 
 
 def _inputs(plan: UpdatePlan, shape: tuple[Expression, ...]) -> dict[str, Expression]:
@@ -167,35 +168,41 @@ def _counts(domain: _Domain, result: Result, value: Expression, rounded: Express
 
         return te.compute((rows, lanes), body, name=f"{result.name}_{name}")
 
+    saturated, underflowed = COUNTS
     return [
-        count("saturated", lambda *at: arithmetic.saturated(rounded(*at), result.bits)),
-        count("underflowed", lambda *at: arithmetic.underflowed(value(*at), rounded(*at))),
+        count(saturated, lambda *at: arithmetic.saturated(rounded(*at), result.bits)),
+        count(underflowed, lambda *at: arithmetic.underflowed(value(*at), rounded(*at))),
     ]
 
 
 def _schedule(sch: Any) -> Any:
-    """A task is a row, with all its stages, each of them in vectors."""
-    names = _names(sch)
-    _rows(sch, names)
-    for name in names:
-        block = sch.get_sblock(name)
-        if name.endswith(("saturated", "underflowed")):
-            *_, lane, vector = sch.get_loops(block)
-            sch.reorder(vector, lane)
-            sch.vectorize(lane)
-            sch.vectorize(sch.get_loops(sch.decompose_reduction(block, vector))[-1])
+    """A task is a row; in it, vector by vector, all stages."""
+    first, *stages = _blocks(sch)
+    row, vector, _ = sch.get_loops(first)
+    for stage in stages:
+        sch.reverse_compute_at(stage, vector, preserve_unit_loops=True)
+    sch.parallel(row)
+    for stage in (first, *stages):
+        *_, outer, inner = sch.get_loops(stage)
+        if sch.get(stage).name_hint.endswith(COUNTS):
+            # The innermost loop is the one vector that a step counts.
+            sch.vectorize(outer)
+            sch.vectorize(sch.get_loops(sch.decompose_reduction(stage, vector))[-1])
         else:
-            sch.vectorize(sch.get_loops(block)[-1])
+            sch.vectorize(inner)
     return sch.mod
 
 
-def _rows(sch: Any, names: list[str]) -> None:
-    first = sch.get_sblock(names[0])
-    row = sch.get_loops(first)[0]
-    for name in names[1:]:
-        sch.reverse_compute_at(sch.get_sblock(name), row, preserve_unit_loops=True)
-    sch.parallel(row)
+def _schedule_sampled(sch: Any) -> Any:
+    """A task is a pair; in it, element by element, all stages."""
+    first, *stages = _blocks(sch)
+    pair, tap = sch.get_loops(first)
+    for stage in stages:
+        sch.reverse_compute_at(stage, tap, preserve_unit_loops=True)
+    sch.parallel(pair)
+    return sch.mod
 
 
-def _names(sch: Any) -> list[str]:
-    return [sch.get(block).name_hint for block in sch.get_child_blocks(sch.get_sblock("root"))]
+def _blocks(sch: Any) -> list[Any]:
+    blocks: list[Any] = sch.get_child_blocks(sch.get_sblock("root"))
+    return blocks

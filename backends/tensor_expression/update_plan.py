@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from binpoint.backends.generator import draw_key
 from binpoint.backends.gradients import UpdateSpec
@@ -62,7 +63,7 @@ class UpdatePlan:
     spec: UpdateSpec
     rounding: Rounding
 
-    @property
+    @cached_property
     def results(self) -> tuple[Result, ...]:
         """In the order in which they are computed and drawn for."""
         spec = self.spec
@@ -81,7 +82,7 @@ class UpdatePlan:
         results.append(Result("working", spec.working_bits, (Term("kept", "new_master", spec.master_bits),)))
         return tuple(results)
 
-    @property
+    @cached_property
     def scalar_names(self) -> tuple[str, ...]:
         """The scalars of the code, all int64, in the order of its arguments."""
         names: list[str] = []

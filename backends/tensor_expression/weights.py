@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,12 +37,8 @@ class Filters:
         if not self.exchanged:
             return weight
         outputs, inputs, *kernel = weight.shape
-        # A kernel moves as one element of its size in bytes, which is many times faster than moving its taps.
-        element = np.dtype((np.void, weight.itemsize * kernel[0] * kernel[1]))
-        whole = weight.reshape(self.groups, outputs // self.groups, inputs, -1).view(element)[..., 0]
-        exchanged = np.ascontiguousarray(whole.transpose(0, 2, 1))
-        shape = self.groups * inputs, outputs // self.groups, *kernel
-        return exchanged.view(weight.dtype).reshape(shape)
+        whole = weight.reshape(self.groups, outputs // self.groups, inputs, kernel[0] * kernel[1])
+        return _exchanged(whole).reshape(self.groups * inputs, outputs // self.groups, *kernel)
 
     def select(self, filters: IntArray) -> IntArray:
         """The taps that are used, in their order."""
@@ -80,35 +77,90 @@ def bias_bits(spec: KernelSpec) -> int | None:
     return spec.operation.bias_bits if isinstance(spec.operation, Convolution | ChannelAffine) else None
 
 
+@dataclass(frozen=True)
+class Weight:
+    """The weight that a kernel is bound to, and what the kernel makes of it."""
+
+    mantissas: IntArray
+    filters: Filters
+
+    @cached_property
+    def used(self) -> IntArray:
+        """The filters (outputs, terms, R, S) with the taps that are used."""
+        return self.filters.select(self.filters.of(self.mantissas))
+
+    @cached_property
+    def least(self) -> int:
+        """The least mantissa."""
+        return int(self.mantissas.min(initial=0))
+
+
 class PackedWeight:
-    """Filters in the order of some code, in memory that stays in place.
+    """A weight in the order of some code, in memory that stays in place.
 
     Packing is a permutation, the same for every tile of `rows` filters. It is learnt once, by packing the numbers of a
     tile's elements; loading other weights is then one gather.
 
     Args:
-        shape: of the filters (outputs, terms, R, S), with all taps.
+        filters: what the kernel makes of the weight.
+        shape: of the weight, (K, C / groups, R, S).
         rows: filters of a tile.
-        tiles: how many tiles the code reads.
+        tiles: how many tiles the code reads; those past the filters stay 0.
         pack: orders whole tiles.
         dtype: of the packed weights.
     """
 
-    def __init__(self, shape: tuple[int, ...], rows: int, tiles: int, pack: Pack, dtype: str) -> None:
-        elements = rows * int(np.prod(shape[1:]))
-        packed = pack(np.arange(1, elements + 1).reshape(rows, *shape[1:]))
+    def __init__(self, filters: Filters, shape: tuple[int, ...], rows: int, tiles: int, pack: Pack, dtype: str) -> None:
+        self._filters, self._rows = filters, rows
+        outputs, inputs, *kernel = shape
+        terms = outputs // filters.groups if filters.exchanged else inputs
+        # Exchanging whole tiles, instead of single filters, moves larger pieces; the gather does the rest.
+        self._exchanges_tiles = filters.exchanged and (filters.groups == 1 or inputs % rows == 0)
+        numbers = np.arange(1, rows * terms * kernel[0] * kernel[1] + 1)
+        if self._exchanges_tiles:
+            numbers = numbers.reshape(terms, rows, *kernel).swapaxes(0, 1)
+        packed = pack(filters.select(numbers.reshape(rows, terms, *kernel)))
         self._index = packed.reshape(-1) - 1
         self._padding = np.flatnonzero(self._index < 0)
-        self._elements = elements
         self.array = aligned_zeros((tiles, *packed.shape[1:]), dtype)
-        self._tiles = self.array.reshape(tiles, -1)
 
-    def load(self, filters: IntArray) -> None:
-        """Pack filters of the shape."""
-        padded = filters.astype(self.array.dtype, copy=False).reshape(-1)
-        size = len(self._tiles) * self._elements
-        if padded.size < size:
-            padded = np.concatenate([padded, np.zeros(size - padded.size, padded.dtype)])
-        np.take(padded.reshape(len(self._tiles), -1), self._index, axis=1, out=self._tiles, mode="clip")
+    def load(self, weight: IntArray) -> None:
+        """Pack a weight of the shape."""
+        weight = np.ascontiguousarray(weight.astype(self.array.dtype, copy=False))
+        tiles = self._tiles_of_channels(weight) if self._exchanges_tiles else self._tiles_of_filters(weight)
+        packed = self.array.reshape(len(self.array), -1)[: len(tiles)]
+        np.take(tiles, self._index, axis=1, out=packed, mode="clip")
         if self._padding.size:
-            self._tiles[:, self._padding] = 0
+            packed[:, self._padding] = 0
+
+    def _tiles_of_filters(self, weight: IntArray) -> IntArray:
+        """(tiles, elements) with the elements in the order (rows, terms, R, S)."""
+        filters = _padded(self._filters.of(weight), 0, self._rows)
+        return filters.reshape(len(filters) // self._rows, -1)
+
+    def _tiles_of_channels(self, weight: IntArray) -> IntArray:
+        """(tiles, elements) with the elements in the order (terms, rows, R, S)."""
+        padded = _padded(weight, 1, self._rows)
+        outputs, inputs = padded.shape[:2]
+        piece = self._rows * padded[0, 0].size
+        shape = self._filters.groups, outputs // self._filters.groups, inputs // self._rows, piece
+        tiles = _exchanged(padded.reshape(shape))
+        return tiles.reshape(self._filters.groups * inputs // self._rows, -1)
+
+
+def _padded(array: IntArray, axis: int, multiple: int) -> IntArray:
+    """The array with zeros after an axis, up to a multiple."""
+    missing = -array.shape[axis] % multiple
+    if not missing:
+        return array
+    return np.pad(array, [(0, missing if each == axis else 0) for each in range(array.ndim)])
+
+
+def _exchanged(array: IntArray) -> IntArray:
+    """(groups, A, B, piece) -> (groups, B, A, piece), contiguous.
+
+    A piece moves as one element of its size in bytes, which is many times faster than moving its elements.
+    """
+    groups, first, second, size = array.shape
+    pieces = array.view(np.dtype((np.void, array.itemsize * size)))[..., 0]
+    return np.ascontiguousarray(pieces.swapaxes(1, 2)).view(array.dtype).reshape(groups, second, first, size)

@@ -19,7 +19,7 @@ from binpoint.backends.tensor_expression.bounds import (
     weight_magnitudes,
 )
 from binpoint.backends.tensor_expression.plan import Container
-from binpoint.backends.tensor_expression.weights import weight_filters
+from binpoint.backends.tensor_expression.weights import Weight, weight_filters
 from tests.backends.layers import LAYERS, LEAKY, batches, random_parameters
 
 SUMS = [name for name, spec in LAYERS.items() if not spec.exact]
@@ -35,7 +35,7 @@ def test_no_result_exceeds_its_bound(name: str, seed: int, exponents: list[int])
     inputs_exponents = KernelExponents(tuple(exponents[: len(spec.inputs)]), 0)
     magnitudes = nominal_magnitudes(spec)
     if parameters.weight is not None:
-        actual = weight_magnitudes(spec, weight_filters(spec).of(parameters.weight))
+        actual = weight_magnitudes(spec, Weight(parameters.weight, weight_filters(spec)))
         assert all(found <= nominal for found, nominal in zip(actual, magnitudes, strict=True))
         magnitudes = actual
     for inputs in batches(spec, generator):
@@ -48,8 +48,9 @@ def test_the_bound_is_reached() -> None:
     """All inputs least, all weights greatest or least by sign: the bound is not a guess."""
     spec = LAYERS["linear"]
     weight = np.full((10, 33, 1, 1), -128)
-    assert total_bound(spec, weight_magnitudes(spec, weight), KernelExponents((0,), 0)) == 33 * 128 * 128
-    assert nominal_magnitudes(spec) == weight_magnitudes(spec, weight)
+    magnitudes = weight_magnitudes(spec, Weight(weight, weight_filters(spec)))
+    assert total_bound(spec, magnitudes, KernelExponents((0,), 0)) == 33 * 128 * 128
+    assert nominal_magnitudes(spec) == magnitudes
 
 
 @pytest.mark.parametrize(

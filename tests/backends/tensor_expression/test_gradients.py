@@ -1,165 +1,196 @@
-"""Gradient kernels and exact sums against the oracle, bit for bit, on every CPU level."""
+"""Gradient kernels equal the oracle bit for bit: outputs, events, statistics; on each CPU level, and as PE programs."""
 
 from __future__ import annotations
 
-from fractions import Fraction
+from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from binpoint.backends.gradients import (
-    AveragePoolGradient,
-    BiasGradient,
-    ChannelAffine,
-    ChannelSlice,
-    ClipGradient,
     ConvolutionDataGradient,
     ConvolutionWeightGradient,
     GradientOperation,
-    LeakyReluGradient,
-    MaxPoolGradient,
-    ReluGradient,
-    ResizeGradient,
-    SigmoidGradient,
-    SumsSpec,
     result_rows,
 )
 from binpoint.backends.kernel import (
-    Accumulator,
-    AveragePool,
-    Convolution,
     Draw,
+    Events,
     IntArray,
     KernelExponents,
     KernelParameters,
     KernelSpec,
-    MaxPool,
     TensorSpec,
+    Tile,
 )
 from binpoint.backends.oracle.backend import OracleBackend
-from binpoint.backends.oracle.fixed_point import mantissa_range
 from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
-from binpoint.support.numeric import Rounding, fixed_constant
+from binpoint.backends.tensor_expression.weight_gradient_tiling import choose_gradient_tiling, exact_steps
+from tests.backends.gradient_layers import GRADIENTS, gradient_parameters, kinds
+from tests.backends.layers import batches, convolution, layer, mantissas, random_exponents
 
-Shape = tuple[int, int, int, int]
+ORACLE = OracleBackend()
 
-SAME = Convolution((3, 3), padding=(1, 1, 1, 1))
-STRIDED = Convolution((3, 2), (2, 1), (1, 0, 0, 1))
-DILATED = Convolution((2, 3), padding=(1, 2, 1, 2), dilation=(2, 2))
-GROUPED = Convolution((3, 3), padding=(1, 1, 1, 1), groups=2)
-LINEAR = Convolution((1, 1))
-WIDE = Convolution((3, 3), padding=(1, 1, 1, 1), weight_bits=16)
-
-
-def gradient(
-    operation: GradientOperation, inputs: tuple[Shape, ...], output: Shape, rounding: Rounding = Rounding.HALF_EVEN
-) -> KernelSpec:
-    tensors = tuple(TensorSpec(*tensor) for tensor in inputs)
-    return KernelSpec("layer", operation, tensors, TensorSpec(*output), None, Accumulator(48), rounding)
+CONVOLUTIONS = [
+    name
+    for name, spec in GRADIENTS.items()
+    if isinstance(spec.operation, ConvolutionDataGradient | ConvolutionWeightGradient)
+]
 
 
-SPECS = {
-    "data": gradient(ConvolutionDataGradient(SAME), ((20, 6, 5, 8),), (17, 6, 5, 8)),
-    "data-strided": gradient(ConvolutionDataGradient(STRIDED), ((16, 3, 5, 8),), (5, 6, 5, 8), Rounding.HALF_AWAY),
-    "data-dilated": gradient(ConvolutionDataGradient(DILATED), ((8, 6, 7, 8),), (16, 6, 7, 8)),
-    "data-grouped": gradient(ConvolutionDataGradient(GROUPED), ((6, 4, 4, 8),), (4, 4, 4, 8)),
-    "data-linear": gradient(ConvolutionDataGradient(LINEAR), ((10, 1, 1, 8),), (33, 1, 1, 8)),
-    "data-16-bit": gradient(ConvolutionDataGradient(WIDE), ((18, 4, 5, 16),), (16, 4, 5, 16)),
-    "data-stochastic": gradient(ConvolutionDataGradient(SAME), ((9, 3, 4, 8),), (6, 3, 4, 8), Rounding.STOCHASTIC),
-    "weight": gradient(ConvolutionWeightGradient(SAME), ((17, 6, 5, 8), (20, 6, 5, 8)), (17, 3, 3, 16)),
-    "weight-strided": gradient(ConvolutionWeightGradient(STRIDED), ((5, 6, 5, 8), (16, 3, 5, 8)), (5, 3, 2, 16)),
-    "weight-dilated": gradient(ConvolutionWeightGradient(DILATED), ((16, 6, 7, 8), (8, 6, 7, 8)), (16, 2, 3, 16)),
-    "weight-grouped": gradient(ConvolutionWeightGradient(GROUPED), ((4, 4, 4, 8), (6, 4, 4, 8)), (2, 3, 3, 16)),
-    "weight-linear": gradient(ConvolutionWeightGradient(LINEAR), ((33, 1, 1, 8), (10, 1, 1, 8)), (33, 1, 1, 16)),
-    "weight-16-bit": gradient(ConvolutionWeightGradient(WIDE), ((16, 4, 5, 16), (18, 4, 5, 16)), (16, 3, 3, 16)),
-    "weight-one-channel": gradient(ConvolutionWeightGradient(SAME), ((1, 7, 7, 8), (6, 7, 7, 8)), (1, 3, 3, 16)),
-    "bias": gradient(BiasGradient(), ((17, 5, 6, 8),), (1, 1, 1, 16)),
-    "max-pool": gradient(MaxPoolGradient(MaxPool((2, 2), (2, 2))), ((17, 6, 5, 8), (17, 3, 2, 8)), (17, 6, 5, 8)),
-    "max-pool-overlap": gradient(
-        MaxPoolGradient(MaxPool((3, 3), (2, 2), (1, 1, 1, 1))), ((5, 5, 5, 8), (5, 3, 3, 8)), (5, 5, 5, 8)
-    ),
-    "average-pool": gradient(
-        AveragePoolGradient(AveragePool((3, 3), (2, 2), (1, 1, 1, 1))), ((17, 3, 3, 8),), (17, 5, 5, 8)
-    ),
-    "resize": gradient(ResizeGradient(), ((17, 7, 4, 8),), (17, 3, 2, 8)),
-    "relu": gradient(ReluGradient(), ((17, 3, 4, 8), (17, 3, 4, 8)), (17, 3, 4, 8)),
-    "clip": gradient(ClipGradient(fixed_constant(Fraction(6), 8)), ((9, 3, 4, 8), (9, 3, 4, 8)), (9, 3, 4, 8)),
-    "leaky": gradient(
-        LeakyReluGradient(fixed_constant(Fraction(1, 10), 8)), ((17, 3, 4, 8), (17, 3, 4, 8)), (17, 3, 4, 8)
-    ),
-    "sigmoid": gradient(SigmoidGradient(), ((9, 3, 4, 8), (9, 3, 4, 8)), (9, 3, 4, 8)),
-    "slice": gradient(ChannelSlice(3), ((25, 3, 4, 8),), (17, 3, 4, 8)),
-    "affine": gradient(ChannelAffine(16, 16), ((17, 3, 4, 8),), (17, 3, 4, 8)),
-    "affine-two": gradient(ChannelAffine(16, 16), ((17, 3, 4, 8), (17, 3, 4, 8)), (17, 3, 4, 8)),
-}
+def check(
+    backend: TensorExpressionBackend,
+    spec: KernelSpec,
+    inputs: list[IntArray],
+    exponents: KernelExponents,
+    parameters: KernelParameters,
+    share: float = 0.3,
+    draw: Draw | None = None,
+) -> Events:
+    """One call is the oracle's."""
+    rows = result_rows(spec, len(inputs[0]))
+    sample = np.random.default_rng(len(spec.inputs)).random((rows, spec.output.channels)) < share
+    results = []
+    for each in (backend, ORACLE):
+        buffers = [each.upload(x, tensor) for x, tensor in zip(inputs, spec.inputs, strict=True)]
+        result = each.prepare(spec, parameters)(buffers, exponents, sample=sample, draw=draw)
+        assert result.output.batch == rows
+        results.append((each.download(result.output), result.events, result.statistics))
+    (output, events, statistics), (expected, *others) = results
+    np.testing.assert_array_equal(output, expected)
+    assert [events, statistics] == others
+    return events
 
 
-def mantissas(rng: np.random.Generator, shape: tuple[int, ...], bits: int, fill: str) -> IntArray:
-    """Random mantissas, all at an end of the range, or a single spike."""
-    least, greatest = mantissa_range(bits)
-    if fill == "random":
-        return rng.integers(least, greatest + 1, shape)
-    if fill == "spike":
-        spike = np.zeros(shape, np.int64)
-        spike[tuple(rng.integers(0, size) for size in shape)] = least
-        return spike
-    return np.full(shape, least if fill == "least" else greatest, np.int64)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_every_gradient(generic: TensorExpressionBackend, name: str) -> None:
+    check_batches(generic, GRADIENTS[name])
 
 
-def parameters(rng: np.random.Generator, spec: KernelSpec, fill: str) -> KernelParameters:
-    match spec.operation:
-        case ConvolutionDataGradient(convolution):
-            inputs, outputs = spec.output.channels, spec.inputs[0].channels
-            shape = (outputs, inputs // convolution.groups, *convolution.kernel)
-            return KernelParameters(mantissas(rng, shape, convolution.weight_bits, fill))
-        case ChannelAffine(weight_bits, bias_bits):
-            channels = spec.output.channels
-            weight = mantissas(rng, (len(spec.inputs), channels, 1, 1), weight_bits, fill)
-            return KernelParameters(weight, mantissas(rng, (channels,), bias_bits, fill))
-    return KernelParameters()
+@pytest.mark.parametrize("name", [*CONVOLUTIONS, "max-pool", "affine"])
+def test_gradients_on_this_cpu(native: TensorExpressionBackend, name: str) -> None:
+    check_batches(native, GRADIENTS[name])
 
 
-@pytest.mark.parametrize("level", ["generic", "native"])
-@pytest.mark.parametrize("name", SPECS)
-def test_gradients_equal_the_oracle(name: str, level: str, request: pytest.FixtureRequest) -> None:
-    spec, backend, oracle = SPECS[name], request.getfixturevalue(level), OracleBackend()
-    rng = np.random.default_rng(len(name))
-    first = parameters(rng, spec, "random")
-    compiled, meaning = backend.prepare(spec, first), oracle.prepare(spec, first)
-    for step, (fill, images) in enumerate((("random", 3), ("random", 1), ("least", 2), ("greatest", 5), ("spike", 2))):
-        bound = parameters(rng, spec, fill)
-        compiled.bind(bound)
-        meaning.bind(bound)
-        inputs = [mantissas(rng, (images, *each.shape), each.bits, fill) for each in spec.inputs]
-        output = int(rng.integers(-6, 16))
-        exponents = KernelExponents(
-            tuple(rng.integers(-4, 4, len(inputs)).tolist()), output, int(rng.integers(-3, 3)), -2
-        )
-        sample = rng.random((result_rows(spec, images), spec.output.channels)) < 0.4
-        draw = Draw(7, 3, step) if spec.rounding is Rounding.STOCHASTIC else None
-        results = [
-            kernel(
-                [side.upload(array, each) for array, each in zip(inputs, spec.inputs, strict=True)],
-                exponents,
-                sample=sample,
-                draw=draw,
+def check_batches(backend: TensorExpressionBackend, spec: KernelSpec) -> None:
+    """Random and extreme inputs in batches of several sizes, and masks from sparse ones to full ones."""
+    generator = np.random.default_rng(spec.output.channels)
+    parameters = gradient_parameters(spec, generator)
+    for number, inputs in enumerate(batches(spec, generator)):
+        exponents = random_exponents(spec, generator)
+        share = (0.05, 0.3, 1.0)[number % 3]
+        check(backend, spec, inputs, exponents, parameters, share, Draw(1, number, -number))
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_tiles(generic: TensorExpressionBackend, name: str) -> None:
+    spec = GRADIENTS[name]
+    generator = np.random.default_rng(len(name))
+    parameters = gradient_parameters(spec, generator)
+    program = generic.prepare_pe_program(spec, parameters, 2, 3)
+    reference = ORACLE.prepare_pe_program(spec, parameters, 2, 3)
+    exponents = random_exponents(spec, generator)
+    for inputs in batches(spec, generator):
+        rows, channels = result_rows(spec, len(inputs[0])), spec.output.channels
+        row, channel = int(generator.integers(rows)), int(generator.integers(channels))
+        tile = Tile(row, min(2, rows - row), channel, min(3, channels - channel))
+        result = program(inputs, tile, exponents, sampled=True, draw=Draw(1, 2, 3))
+        expected = reference(inputs, tile, exponents, sampled=True, draw=Draw(1, 2, 3))
+        np.testing.assert_array_equal(result.output, expected.output)
+        assert (result.events, result.statistics) == (expected.events, expected.statistics)
+
+
+def test_every_kind_is_there() -> None:
+    assert kinds() == set(get_args(GradientOperation))
+
+
+def test_designs(native: TensorExpressionBackend) -> None:
+    """What this CPU's own designs compute; they leave groups that do not divide, and stochastic data gradients."""
+    found = {}
+    for name in CONVOLUTIONS:
+        spec = GRADIENTS[name]
+        kernel = native.prepare(spec, gradient_parameters(spec, np.random.default_rng(0)))
+        design = kernel.design(KernelExponents((0, 0), 0), sampled=True)
+        found[name] = {design} if isinstance(design, str) else set(design)
+    left = {"data-stochastic", "data-depthwise", "weight-depthwise", "weight-linear"}
+    assert {name for name, designs in found.items() if designs == {"generic"}} == left
+    assert {name for name, designs in found.items() if designs == {"avx2"}} == set(CONVOLUTIONS) - left
+
+
+@pytest.mark.parametrize(("images_bits", "gradient_bits"), [(8, 8), (16, 8), (8, 16), (12, 5), (16, 16), (11, 14)])
+def test_sums_that_only_just_fit(native: TensorExpressionBackend, images_bits: int, gradient_bits: int) -> None:
+    """Long sums of the most negative products: registers are emptied before they overflow."""
+    spec = layer(
+        ConvolutionWeightGradient(convolution((1, 1), (0, 0, 0, 0))),
+        ((5, 20, 24, images_bits), (8, 20, 24, gradient_bits)),
+        (5, 1, 1, 16),
+    )
+    tiling = choose_gradient_tiling(spec.operation.convolution, *spec.inputs)
+    assert tiling is not None
+    assert tiling.split == (images_bits + gradient_bits > 25)
+    inputs = [np.full((9, *tensor.shape), -(1 << (tensor.bits - 1))) for tensor in spec.inputs]
+    if images_bits + gradient_bits > 20:
+        # The whole sum would overflow.
+        assert exact_steps(*spec.inputs) < 5 * 20 * 24
+    check(native, spec, inputs, KernelExponents((0, 0), 0), KernelParameters())
+    # A split sum that wraps in one pair of images must not hide among others that do not.
+    inputs[1][::3] = 5
+    check(native, spec, inputs, KernelExponents((0, 0), 12), KernelParameters())
+
+
+def test_sums_of_64_bits(native: TensorExpressionBackend) -> None:
+    """A batch whose sums pass int32 has them in int64."""
+    spec = layer(
+        ConvolutionWeightGradient(convolution((1, 1), (0, 0, 0, 0))), ((1, 64, 64, 8), (8, 64, 64, 8)), (1, 1, 1, 16)
+    )
+    for images in (31, 33):
+        inputs = [np.full((images, *tensor.shape), -128) for tensor in spec.inputs]
+        events = check(native, spec, inputs, KernelExponents((0, 0), 17), KernelParameters())
+        assert events.saturated == 0
+
+
+def test_new_weights_compile_nothing(native: TensorExpressionBackend) -> None:
+    generator = np.random.default_rng(0)
+    for name in ("data", "data-stride", "affine-two"):
+        spec = GRADIENTS[name]
+        inputs, exponents = next(batches(spec, generator)), random_exponents(spec, generator)
+        kernel = native.prepare(spec, gradient_parameters(spec, generator))
+        buffers = [native.upload(x, tensor) for x, tensor in zip(inputs, spec.inputs, strict=True)]
+        kernel(buffers, exponents)
+        generated = native.compiler.generated
+        for _ in range(3):
+            parameters = gradient_parameters(spec, generator)
+            kernel.bind(parameters)
+            expected = ORACLE.prepare(spec, parameters)(
+                [ORACLE.upload(x, tensor) for x, tensor in zip(inputs, spec.inputs, strict=True)], exponents
             )
-            for kernel, side in ((compiled, backend), (meaning, oracle))
-        ]
-        np.testing.assert_array_equal(backend.download(results[0].output), oracle.download(results[1].output))
-        assert results[0].events == results[1].events
-        assert results[0].statistics == results[1].statistics
+            np.testing.assert_array_equal(native.download(kernel(buffers, exponents).output), expected.output.mantissas)
+        assert native.compiler.generated == generated
 
 
-@pytest.mark.parametrize("bits", [8, 16])
-def test_sums_are_exact(bits: int, generic: TensorExpressionBackend) -> None:
-    spec = SumsSpec("sums", (TensorSpec(17, 5, 6, bits),) * 2, ((1,), (1, 0), (0, 0)))
-    oracle, rng = OracleBackend(), np.random.default_rng(bits)
-    compiled, meaning = generic.prepare_sums(spec), oracle.prepare_sums(spec)
-    for fill, images in (("random", 3), ("least", 4), ("spike", 1)):
-        inputs = [mantissas(rng, (images, *each.shape), each.bits, fill) for each in spec.inputs]
-        taken = [
-            sums([side.upload(array, each) for array, each in zip(inputs, spec.inputs, strict=True)])
-            for sums, side in ((compiled, generic), (meaning, oracle))
-        ]
-        np.testing.assert_array_equal(*taken)
+def test_names_do_not_change_the_code(native: TensorExpressionBackend) -> None:
+    """Layers of one shape share the sums; all gradients of one width share what comes after."""
+    generator = np.random.default_rng(0)
+    spec = GRADIENTS["weight"]
+    inputs = next(batches(spec, generator))
+    check(native, spec, inputs, KernelExponents((0, 0), 4), KernelParameters())
+    generated = native.compiler.generated
+    twin = replace(spec, name="twin", output=TensorSpec(20, 3, 3, 16))
+    check(native, twin, inputs, KernelExponents((0, 0), 7), KernelParameters())
+    assert native.compiler.generated == generated
+
+
+def test_results_do_not_depend_on_threads(native: TensorExpressionBackend) -> None:
+    from binpoint.backends.tensor_expression.threads import use_threads
+
+    try:
+        for threads in (1, 2):
+            use_threads(threads)
+            for name in ("data-stride", "weight", "bias", "max-pool-overlapping"):
+                spec, generator = GRADIENTS[name], np.random.default_rng(7)
+                inputs = [mantissas((11, *tensor.shape), tensor.bits, generator) for tensor in spec.inputs]
+                exponents = random_exponents(spec, generator)
+                check(native, spec, inputs, exponents, gradient_parameters(spec, generator))
+    finally:
+        use_threads(None)
