@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from binpoint.cli.schedule_options import count
@@ -16,7 +17,17 @@ def add_backend_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--backend", choices=("te", "oracle"), default="te", help="compiled kernels (default), or the reference"
     )
-    parser.add_argument("--threads", type=count, metavar="T", help="threads of compiled kernels (default: all cores)")
+    parser.add_argument("--threads", type=count, metavar="T", help="threads that compute (default: all cores)")
+
+
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+"""Where the libraries that NumPy may be built with look for their number of threads, once, when they are loaded."""
+
+
+def limit_blas(threads: int | None) -> None:
+    """Let floating point use that many threads. It has to come before NumPy is first imported."""
+    if threads is not None:
+        os.environ |= dict.fromkeys(BLAS_THREADS, str(threads))
 
 
 def chosen_threads(name: str, asked: int | None) -> int:

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binpoint.cli.backend_options import limit_blas
 from binpoint.cli.train_options import add_train_arguments, check_options
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, write the artifact, print what came out."""
+    if arguments.float:
+        limit_blas(arguments.threads)
+
     from binpoint.cli.train_report import Screen, facts, print_result
     from binpoint.cli.train_setup import counted_tensors, make_engine, set_up
     from binpoint.runtime.training.journal import Journal, LoggedDecisions

@@ -14,7 +14,6 @@ from binpoint.support.number_text import parse_number
 FIXED_POINT_OPTIONS = {
     "trace": None,
     "backend": "te",
-    "threads": None,
     "statistics": "circuits",
     "parameter_statistics": "thinned",
 }

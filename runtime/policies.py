@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from binpoint.backends.kernel import EMPTY_RECORD, StatisticsRecord
 from binpoint.runtime.exponents import clamp, decide, samples_above, tolerance
-from binpoint.support.numeric import ExponentRule, TensorPolicy
+from binpoint.support.numeric import STATISTICS_OF_RULE, ExponentRule, TensorPolicy
 
 
 class Verdict(StrEnum):
@@ -61,7 +61,7 @@ class Decision:
 
     def facts(self) -> dict[str, Any]:
         """Everything as plain data, for logs."""
-        return {**asdict(self), "verdict": str(self.verdict), "rate": self.rate}
+        return {**vars(self), "verdict": str(self.verdict), "rate": self.rate}
 
 
 class RecordWindow:
@@ -109,6 +109,7 @@ class ExponentHistory:
     def __init__(self, policy: TensorPolicy, bits: int, exponent: int) -> None:
         self.policy, self.bits, self.exponent = policy, bits, exponent
         self._rule = str(policy.update)
+        self._reads_lsb = "lsb" in STATISTICS_OF_RULE[policy.update.rule]
         self._window = RecordWindow(policy.update.merged_records)
         self._age = 0
         """Mini-batches since the last decision."""
@@ -124,7 +125,7 @@ class ExponentHistory:
         update = self.policy.update
         if update.rule is ExponentRule.FIXED:
             return None
-        self._window.add(EMPTY_RECORD if record is None else record)
+        self._window.add(self._read(record))
         self._age += 1
         if self._age < update.period:
             return None
@@ -150,6 +151,12 @@ class ExponentHistory:
         for record in state["records"]:
             history._window.add(_record_of(record))
         return history
+
+    def _read(self, record: StatisticsRecord | None) -> StatisticsRecord:
+        """What the rule reads of a record; the rest need not be kept."""
+        if record is None:
+            return EMPTY_RECORD
+        return record if self._reads_lsb else replace(record, lsb={})
 
     def _decide(self, record: StatisticsRecord) -> Decision:
         update, old = self.policy.update, self.exponent

@@ -231,6 +231,23 @@ def test_a_target_without_statistics_cannot_follow_them(folder: Path, capsys: py
     train(folder, "--steps", "1", "--set", "target.statistics.pes=[]", "--float")
 
 
+def test_threads_of_floating_point_are_set_before_numpy_is_loaded(folder: Path) -> None:
+    command = words(folder, "--float", "--threads", "1", "--steps", "1")
+    program = f"""
+import os, sys
+from binpoint.cli import backend_options
+from binpoint.cli.main import main
+limit = backend_options.limit_blas
+import binpoint.cli.train as train
+train.limit_blas = lambda threads: (limit(threads), print("loaded", "numpy" in sys.modules))
+main({command!r})
+print("threads", os.environ["OPENBLAS_NUM_THREADS"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "loaded False" in done.stdout
+    assert "threads 1" in done.stdout
+
+
 def test_a_float_training_that_diverges_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = train_fails(folder, capsys, "--float", "--lr", "1e30", "--epochs", "3")
     assert "error[diverged]" in error

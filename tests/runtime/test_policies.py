@@ -135,6 +135,14 @@ def test_exponents_stay_in_their_range_and_say_so():
     assert (down.new, down.clamped, down.verdict) == (-2, True, Verdict.SHRANK)
 
 
+@pytest.mark.parametrize(("rule", "kept"), [(ExponentRule.MSB_MAX, []), (ExponentRule.LSB_MIN, [[4, 100]])])
+def test_a_state_holds_what_the_rule_reads(rule, kept):
+    followed = ExponentHistory(TensorPolicy(UpdatePolicy(rule, window=2)), BITS, 0)
+    followed.observe(StatisticsRecord({9: 100}, {4: 100}, 0, 100))
+    (record,) = json.loads(json.dumps(followed.state()))["records"]
+    assert record == [[[9, 100]], kept, 0, 100]
+
+
 def test_fixed_decides_nothing():
     followed = ExponentHistory(TensorPolicy(UpdatePolicy(ExponentRule.FIXED)), BITS, -3)
     assert followed.observe(seen(30)) is None
