@@ -53,11 +53,17 @@ def training_facts(compilation: TrainingCompilation, timings: Sequence[Timing], 
     """The result as one JSON document."""
     from math import prod
 
+    from binpoint.backends.kernel import Reshape
     from binpoint.backends.training_program import KernelStep, Phase
     from binpoint.cli.compile_report import proof_facts, stage_seconds
 
     program = compilation.program
-    kernels = [step for step in program.steps if isinstance(step, KernelStep)]
+    # A reshape is computed by no PE.
+    kernels = [
+        step
+        for step in program.steps
+        if isinstance(step, KernelStep) and not isinstance(step.call.spec.operation, Reshape)
+    ]
     counts = {str(phase): sum(step.phase is phase for step in kernels) for phase in (Phase.FORWARD, Phase.BACKWARD)}
     proofs = {proof.kernel: proof for proof in compilation.proofs}
     return {
@@ -93,12 +99,13 @@ def print_training_report(report: dict[str, Any]) -> None:
     """The summary on standard output."""
     from binpoint.cli.compile_report import overflow_sentence
 
-    counts = report["kernels_per_phase"]
+    counts, host_steps = report["kernels_per_phase"], len(report["host_steps"])
+    steps = "1 step" if host_steps == 1 else f"{host_steps} steps"
     print(
         f"{report['network']} for training on {report['target']}: {counts['forward']} kernels forward, "
         f"{counts['backward']} backward, {report['batch']} images a mini-batch"
     )
-    print(f"{report['parameters']:,} parameters are trained; {len(report['host_steps'])} steps on the host in float64")
+    print(f"{report['parameters']:,} parameters are trained; {steps} on the host in float64")
     print(overflow_sentence([kernel for kernel in report["kernels"] if "needed_bits" in kernel]))
     times = ", ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in report["seconds"].items())
     print(f"{sum(report['seconds'].values()) * 1e3:.0f} ms: {times}")

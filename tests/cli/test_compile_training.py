@@ -39,7 +39,7 @@ def test_the_program_and_a_summary(capsys, network, tmp_path):
     assert 'batch = 3, target = "tiny16" {' in text
     assert "momentum = 58982 * 2^-16 :" in text
     lines = captured.out.splitlines()
-    assert lines[0] == "small for training on tiny16: 4 kernels forward, 7 backward, 3 images a mini-batch"
+    assert lines[0] == "small for training on tiny16: 3 kernels forward, 6 backward, 3 images a mini-batch"
     assert lines[1] == "229 parameters are trained; 3 steps on the host in float64"
     assert lines[2].startswith("no accumulator can overflow: ")
     assert lines[-1] == f"wrote {output}"
@@ -58,7 +58,7 @@ def test_a_dump_and_json(capsys, network, tmp_path):
     assert status == 0
     report = json.loads(captured.out)
     assert (report["network"], report["batch"], report["logits"], report["ir"]) == ("small", 64, "fc", None)
-    assert report["kernels_per_phase"] == {"forward": 4, "backward": 7}
+    assert report["kernels_per_phase"] == {"forward": 3, "backward": 6}
     assert report["host_steps"] == ["BatchNormForwardStep", "LossStep", "BatchNormBackwardStep"]
     (gradient,) = [kernel for kernel in report["kernels"] if kernel["name"] == "conv.weight.grad"]
     assert gradient == {
