@@ -4,12 +4,16 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-from binpoint.compiler.frontends.dsl.parser import parse_network_text
+from binpoint.compiler.frontends.dsl.parser import parse_network, parse_network_text
 from binpoint.runtime.confidence import most_overflows
 from binpoint.runtime.policies import Verdict
-from binpoint.support.numeric import TensorClass, UpdatePolicy
+from binpoint.scheduling.allocation import mini_batches_per_cycle
+from binpoint.support.numeric import DEFAULT_UPDATE, TensorClass, UpdatePolicy
+from binpoint.support.target import RotationCount
+from binpoint.support.target_file import load_target
 
-MANUAL = (Path(__file__).parent.parent / "docs" / "policies.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+MANUAL = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 R_MAX = UpdatePolicy().r_max
 
 
@@ -18,6 +22,21 @@ def test_its_network_has_the_policies_that_it_speaks_of() -> None:
     policy = parse_network_text(text, "policies.bp", None).numeric
     assert policy.update == UpdatePolicy(window=16)
     assert set(policy.updates) == {TensorClass.GRADIENTS, TensorClass.WEIGHTS}
+
+
+def test_what_is_shipped_sees_every_pair_in_a_window() -> None:
+    array = load_target("dlu2048")
+    assert array.allocation.rotation is RotationCount.CONTINUOUS
+    assert mini_batches_per_cycle(array) == DEFAULT_UPDATE.merged_records
+    for path in (ROOT / "examples" / "networks").glob("*.bp"):
+        assert parse_network(path).numeric.update == DEFAULT_UPDATE, path
+
+
+def test_a_written_rule_decides_from_one_record() -> None:
+    (word,) = re.findall(r"`(update = msb-histogram)` decides from one record", MANUAL)
+    text = f"network n {{ input x: 1 y = relu(x) }} numeric {{ {word} }}"
+    numeric = parse_network_text(text, "n.bp", None).numeric
+    assert numeric.update.merged_records == 1
 
 
 def test_its_bounds() -> None:

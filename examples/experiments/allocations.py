@@ -55,6 +55,17 @@ TITLES = {
     "both": "mechanical, thinned by both",
     "rotated": "rotated (fig. 13)",
     "thinned": "thinned-rotated (fig. 15)",
-    CONTINUOUS: "rotated, going on",
+    CONTINUOUS: "rotated across mini-batches",
 }
 """What plots call them."""
+
+COLOURS = {
+    FULL: "#000000",
+    "image": "#e69f00",
+    "channel": "#d55e00",
+    "both": "#cc79a7",
+    "rotated": "#0072b2",
+    "thinned": "#56b4e9",
+    CONTINUOUS: "#009e73",
+}
+"""Their colours in all plots, distinct to colour-blind eyes, too (Okabe and Ito): warm ones are mechanical."""

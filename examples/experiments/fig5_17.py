@@ -3,8 +3,9 @@
     python -m examples.experiments.fig5_17 [--steps 300] [--thinning 16] [--tensor conv2.grad ...]
 
 LeNet trains on MNIST with statistics in every PE. In each of the last mini-batches the same results are also seen
-through the statistics PEs of every other allocation. The plot has the distributions of the last mini-batch; the
-tables compare the chosen top bits, in the last one and over all that were looked at.
+through the statistics PEs of every other allocation. The plot has the distributions of the last mini-batch and how
+often the chosen top bits were how far off; the tables compare the chosen top bits, in the last one and over all that
+were looked at.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from binpoint.backends.kernel import StatisticsRecord
 from binpoint.runtime.exponents import chosen_top
 from binpoint.runtime.training.engine import MiniBatch
 from binpoint.support.numeric import UpdatePolicy
-from examples.experiments.allocations import CONTINUOUS, FULL, TITLES, allocations
+from examples.experiments.allocations import COLOURS, CONTINUOUS, FULL, TITLES, allocations
 from examples.experiments.report import print_table, write_csv, write_plot
 from examples.experiments.shadow import Records
 from examples.experiments.training import Plan, Training, chosen_backend, training_options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TENSORS = ("conv1", "conv2", "conv2.grad", "pool1.grad")
 POLICY = UpdatePolicy()
@@ -33,8 +35,11 @@ LEFT_OUT = CONTINUOUS
 """In one mini-batch it samples as many pairs as `rotated`, in the same way."""
 
 
-ByAllocation = Mapping[str, Mapping[str, StatisticsRecord]]
-"""Records of allocations, by tensor."""
+DARKEST = 3
+"""Differences of so many bits and more have the darkest colours."""
+
+LEAST_LABELLED = 0.06
+"""The smallest share of a bar that has room for its number."""
 
 
 class Observer:
@@ -80,7 +85,7 @@ def main() -> None:
     print_table(rows)
     write_csv(arguments.output / "fig5_17_tops.csv", rows)
     write_csv(arguments.output / "fig5_17.csv", histogram_rows(observer.records, tensors))
-    write_plot(arguments.output / "fig5_17.png", draw(observer.records, tensors, arguments.thinning))
+    write_plot(arguments.output / "fig5_17.png", draw(observer, tensors, arguments.thinning))
     print(f"results are in {arguments.output}")
 
 
@@ -124,47 +129,82 @@ def _shares(record: StatisticsRecord) -> list[tuple[int, int, float]]:
     return [(position, count, count / record.samples) for position, count in sorted(record.msb.items())]
 
 
-def draw(records: ByAllocation, tensors: Sequence[str], thinning: int) -> Any:
-    """A row a tensor: all of the distribution, and its upper end with the chosen top bits."""
+def draw(observer: Observer, tensors: Sequence[str], thinning: int) -> Figure:
+    """A row a tensor: the distribution, its upper end with the chosen top bits, and how choices differ over time."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 3.6 * len(tensors)), layout="constrained")
-    figure.suptitle(f"LeNet, top bits of one mini-batch, statistics in one PE of {thinning}")
-    axes = figure.subplots(len(tensors), 2, squeeze=False)
-    for (whole, end), tensor in zip(axes, tensors, strict=True):
+    records = observer.records
+    figure = Figure(figsize=(15, 3.1 * len(tensors) + 0.9), layout="constrained")
+    figure.suptitle(f"LeNet on MNIST: where the top bits of results lie, with statistics in one PE in {thinning}")
+    axes = figure.subplots(len(tensors), 3, squeeze=False, width_ratios=(1.25, 1, 0.9))
+    for (whole, end, choices), tensor in zip(axes, tensors, strict=True):
         seen = {name: by_tensor[tensor] for name, by_tensor in records.items()}
         _draw_distributions(whole, seen)
         _draw_distributions(end, seen)
         _draw_choices(end, seen)
-        whole.set_title(tensor)
-        end.set_title(f"{tensor}: upper end, and the top bit that each would choose")
-    axes[0][0].legend(fontsize=8)
+        whole.set_title(f"{tensor}: top bits of one mini-batch", fontsize=10)
+        end.set_title("upper end; vertical: the top bit that each chooses", fontsize=10)
+        _draw_differences(choices, {name: observer.differences[tensor, name] for name in seen if name != FULL})
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
 def _draw_distributions(ax: Axes, seen: Mapping[str, StatisticsRecord]) -> None:
-    for index, (name, record) in enumerate(seen.items()):
+    from matplotlib.ticker import MaxNLocator
+
+    for name, record in seen.items():
         shares = _shares(record)
         positions, percents = [each[0] for each in shares], [100 * each[2] for each in shares]
         width = 2.5 if name == FULL else 1.2
-        ax.plot(positions, percents, color=f"C{index}", linewidth=width, marker=".", label=TITLES[name])
+        ax.plot(positions, percents, color=COLOURS[name], linewidth=width, marker=".", label=TITLES[name])
     ax.set_yscale("log")
-    ax.axhline(100 * float(POLICY.r_max), color="black", linewidth=0.8, linestyle=":")
+    tolerated = 100 * float(POLICY.r_max)
+    ax.axhline(tolerated, color="grey", linewidth=1, linestyle=":", label=f"r_max = {tolerated:g} %")
     ax.set_xlabel("top bit (power of two)")
     ax.set_ylabel("samples (%)")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)
 
 
 def _draw_choices(ax: Axes, seen: Mapping[str, StatisticsRecord]) -> None:
     """A vertical line for each choice; lines that would coincide stand side by side."""
     tops = {name: chosen_top(POLICY, record) for name, record in seen.items() if record.msb}
-    for index, (name, record) in enumerate(seen.items()):
-        if record.msb:
-            offset = 0.06 * (index - (len(seen) - 1) / 2)
-            ax.axvline(tops[name] + offset, color=f"C{index}", linewidth=2.5 if name == FULL else 1.5)
-    least, most = min(tops.values()) - 4, max(tops.values()) + 2
-    ax.set_xlim(least, most)
+    for index, name in enumerate(seen):
+        if name in tops:
+            offset = 0.07 * (index - (len(seen) - 1) / 2)
+            ax.axvline(tops[name] + offset, color=COLOURS[name], linewidth=2.5 if name == FULL else 1.5)
+    least, most = min(tops.values()) - 3, max(tops.values()) + 1
+    ax.set_xlim(least - 0.5, most + 0.5)
     ax.set_xticks(range(least, most + 1))
+
+
+def _draw_differences(ax: Axes, differences: Mapping[str, Counter[int]]) -> None:
+    """A bar an allocation: in how many mini-batches its top bit was so many bits off."""
+    from matplotlib import colormaps
+    from matplotlib.ticker import PercentFormatter
+
+    # Red is too low, which saturates; blue too high, which wastes bits; the further off, the darker.
+    colours = colormaps["RdBu"]
+    names = [name for name in differences if differences[name]]
+    for row, name in enumerate(names):
+        left, total = 0.0, differences[name].total()
+        for difference in sorted(differences[name]):
+            share = differences[name][difference] / total
+            shade = colours(0.5 + max(-DARKEST, min(DARKEST, difference)) / (2 * DARKEST + 1))
+            colour = "whitesmoke" if difference == 0 else shade
+            ax.barh(row, share, left=left, color=colour, edgecolor="black", linewidth=0.5)
+            if share > LEAST_LABELLED:
+                ax.text(left + share / 2, row, f"{difference:+d}" if difference else "0", ha="center", va="center")
+            left += share
+    total = max(counts.total() for counts in differences.values())
+    ax.set_title(f"bits off full statistics, {total} mini-batches", fontsize=10)
+    ax.set_yticks(range(len(names)), names)
+    for label, name in zip(ax.get_yticklabels(), names, strict=True):
+        label.set_color(COLOURS[name])
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1)
+    ax.xaxis.set_major_formatter(PercentFormatter(1))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def make_pictures(images: int, channels: int, thinning: int) -> list[Picture]:
     pictures = []
     for name, target, batches in kinds:
         masks = [schedule_layer("layer", images, channels, target, b).sample_mask() for b in range(batches)]
-        title = TITLES[name] if batches == 1 else f"{TITLES[name]}, {batches} mini-batches"
+        title = TITLES[name] if batches == 1 else f"{TITLES[name]}, {batches} of them"
         pictures.append(Picture(title, np.any(masks, axis=0)))
     return pictures
 
@@ -89,7 +89,9 @@ def draw(pictures: list[Picture], digits: FloatArray, maps: FloatArray, layer: s
 
     rows = -(-len(pictures) // COLUMNS)
     figure = Figure(figsize=(4.6 * COLUMNS, 4.9 * rows), layout="constrained")
-    figure.suptitle(f"LeNet, {layer}: feature maps that statistics PEs compute (rows: images, columns: channels)")
+    figure.suptitle(
+        f"LeNet, {layer}: feature maps that statistics PEs compute (rows: images, columns: channels)", fontsize=14
+    )
     axes = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
     for ax, picture in zip(axes, pictures, strict=False):
         _draw_table(ax, picture, digits, maps)
@@ -122,7 +124,7 @@ def _draw_table(ax: Axes, picture: Picture, digits: FloatArray, maps: FloatArray
         inset.axis("off")
     ax.set_xticks([(c + 0.5) * (width + 1) for c in np.flatnonzero(seen_channels)], np.flatnonzero(seen_channels))
     ax.set_yticks([])
-    ax.tick_params(length=0, labelsize=7)
+    ax.tick_params(length=0, labelsize=8)
     ax.set_frame_on(False)
 
 

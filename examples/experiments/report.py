@@ -19,7 +19,7 @@ NETWORKS = ROOT / "examples" / "networks"
 MNIST = f"mnist:{ROOT / 'examples' / 'data' / 'mnist'}"
 RESULTS = ROOT / "examples" / "experiments" / "results"
 
-RESOLUTION_DPI = 150
+RESOLUTION_DPI = 100
 
 
 def options(description: str | None) -> argparse.ArgumentParser:
@@ -50,9 +50,12 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def write_plot(path: Path, figure: Figure) -> None:
-    """Write a figure as PNG, whole or not at all; the same figure gives the same bytes."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=RESOLUTION_DPI, metadata={"Software": None})
+    """Write a figure as PNG of 256 colours, whole or not at all; the same figure gives the same bytes."""
+    from PIL import Image
+
+    drawn, stream = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=RESOLUTION_DPI)
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(stream, format="png", optimize=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, stream.getvalue())
 

@@ -3,12 +3,15 @@
 import csv
 import sys
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from binpoint.backends.kernel import Events, StatisticsRecord
 from binpoint.backends.oracle.backend import OracleBackend
+from binpoint.runtime.policies import ExponentHistory
 from binpoint.runtime.training.engine import MiniBatch
 from binpoint.scheduling.allocation import schedule_layer
 from binpoint.support.numeric import UpdatePolicy
@@ -57,8 +60,8 @@ def test_the_pictures_of_fig_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     }
     assert masks[TITLES["rotated"]].tolist() == [[int((c - n) % 4 == 0) for c in range(16)] for n in range(4)]
     assert masks[TITLES["channel"]].any(axis=0).tolist() == [c % 4 == 0 for c in range(16)]
-    assert masks[f"{TITLES[CONTINUOUS]}, 2 mini-batches"].sum() == 2 * masks[TITLES["rotated"]].sum()
-    assert masks[f"{TITLES[CONTINUOUS]}, 4 mini-batches"].all()
+    assert masks[f"{TITLES[CONTINUOUS]}, 2 of them"].sum() == 2 * masks[TITLES["rotated"]].sum()
+    assert masks[f"{TITLES[CONTINUOUS]}, 4 of them"].all()
 
 
 SMALL = """network small {
@@ -117,26 +120,45 @@ def test_full_statistics_agree_with_themselves(small: None) -> None:
     assert counts[PROPAGATION] == counts["activations"] + counts["gradients"]
 
 
+@pytest.mark.parametrize(("policy", "needed"), [(UpdatePolicy(), -3), (UpdatePolicy(window=4, headroom=2), -3)])
+def test_spare_bits_are_those_above_what_all_values_need(small: None, policy: UpdatePolicy, needed: int) -> None:
+    target = allocations(16)[FULL]
+    prepared = training.Training(training.Plan(target, policy, steps=1), OracleBackend(), {})
+    record = StatisticsRecord({3: 100}, {}, 0, 100)
+    for old, spare in ((needed + 2, 2), (needed - 1, 0)):
+        comparison = Comparison(prepared.program, prepared.exponents | {"conv": old})
+        decision = ExponentHistory(prepared.program.formats["conv"].policy, 8, old).observe(record)
+        assert decision is not None
+        comparison.observe(MiniBatch(0, 0, 1, {"conv": Events(100, 7)}, {"conv": decision}), {FULL: {"conv": record}})
+        counts = comparison.counts["activations"]
+        assert (counts.spare_bits, counts.agreement, counts.saturation) == (spare, 1, 0.07)
+
+
 def test_trainings_are_not_repeated_and_summed_up(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    choice = ["--steps", "2", "--thinnings", "16", "--allocations", "full", "rotated", "--policies", "window"]
+    choice = ["--steps", "2", "--thinnings", "16", "--allocations", "full", "rotated", "--policies", "record", "window"]
     options = [*choice, "--backend", "oracle", "--test-images", "50", "-o", str(tmp_path)]
-    for seeds, trainings in ((["0"], 3), (["0", "1"], 3)):
+    for seeds, trainings in ((["0"], 5), (["0", "1"], 5)):
         monkeypatch.setattr(sys, "argv", ["thinning", *options, "--seeds", *seeds])
         thinning.main()
         assert f"{trainings} of {trainings}: window, rotated, 1/16, seed {seeds[-1]}" in capsys.readouterr().out
     rows = read_csv(tmp_path / "thinning.csv")
-    assert len(rows) == 6
+    assert len(rows) == 10
     (window,) = (row for row in rows if (row["policy"], row["allocation"], row["seed"]) == ("window", "rotated", "1"))
     assert 0 < float(window["all_agreement"]) < 1
+    tensors = [row for row in read_csv(tmp_path / "thinning_tensors.csv") if row["tensor"] == "conv.weight.grad"]
+    assert len(tensors) == 8
     summary = {(row["policy"], row["allocation"]): row for row in read_csv(tmp_path / "thinning_summary.csv")}
-    assert summary.keys() == {("float", "float"), ("window", "full"), ("window", "rotated")}
+    assert summary.keys() == {("float", "float"), *product(("record", "window"), ("full", "rotated"))}
     values = [float(row["accuracy"]) for row in rows if (row["policy"], row["allocation"]) == ("window", "rotated")]
     assert float(summary["window", "rotated"]["accuracy"]) == pytest.approx(np.mean(values))
     assert float(summary["window", "rotated"]["accuracy_spread"]) == pytest.approx(np.std(values, ddof=1))
     assert summary["float", "float"]["all_agreement"] == ""
-    assert (tmp_path / "thinning.png").read_bytes().startswith(b"\x89PNG")
+    floats = np.mean([float(row["accuracy"]) for row in rows if row["policy"] == "float"])
+    assert float(summary["window", "rotated"]["against_float"]) == pytest.approx(np.mean(values) - floats)
+    for name in ("thinning.png", "thinning_policies.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_top_bits_of_fig_5(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

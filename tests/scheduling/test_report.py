@@ -8,7 +8,8 @@ from binpoint.scheduling.workload import Workload
 from binpoint.support.target import Allocation, RotationCount, Target
 from binpoint.support.target_file import load_target
 
-DLU = load_target("dlu2048")
+DLU = replace(load_target("dlu2048"), allocation=Allocation())
+"""Each mini-batch alike."""
 
 
 def report(layer: str, images: int, channels: int, target: Target = DLU, *, statistics: bool = True) -> LayerReport:
