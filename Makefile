@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+TORCH  := .venv-torch
 PACKAGES := backends cli compiler dialect examples/targets runtime scheduling support
 SOURCES  := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 
@@ -10,7 +11,7 @@ SOURCES  := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 help:
 	@echo "make demo    import, compile and run a real network on real digits; a picture in demo/"
 	@echo "make test    lint, types and tests"
-	@echo "make bench   measure compile times and kernels, side by side"
+	@echo "make bench   measure compile times, kernels and training steps, side by side"
 	@echo "make wheel   build the wheel into dist/"
 	@echo "make clean   remove everything that make made"
 
@@ -28,6 +29,12 @@ $(VENV)/.run: pyproject.toml $(SOURCES) | $(BIN)/pip
 $(VENV)/.test: pyproject.toml $(SOURCES) | $(BIN)/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]' --config-settings editable_mode=strict
 	@touch $(VENV)/.run $@
+
+# PyTorch, a peer to measure against, lives apart: where torch is installed, importing TVM takes seconds.
+$(TORCH)/.bench: pyproject.toml | $(BIN)/pip
+	@test -x $(TORCH)/bin/pip || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/pip install --quiet --disable-pip-version-check '.[bench]'
+	@touch $@
 
 demo: $(VENV)/.run
 	@mkdir -p demo
@@ -50,12 +57,16 @@ types: $(VENV)/.test
 tests: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-bench: $(VENV)/.test
+bench: $(VENV)/.test $(TORCH)/.bench
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/convolution.py
+	$(BIN)/python bench/blocks.py
+	$(BIN)/python bench/int8_peer.py
+	BINPOINT_BENCH_TORCH=$(TORCH)/bin/python $(BIN)/python bench/gradients.py
+	BINPOINT_BENCH_TORCH=$(TORCH)/bin/python $(BIN)/python bench/training.py
 
 wheel: $(VENV)/.run
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) build dist demo *.egg-info .mypy_cache .ruff_cache .hypothesis bench/results
+	rm -rf $(VENV) $(TORCH) build dist demo *.egg-info .mypy_cache .ruff_cache .hypothesis bench/results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from binpoint.backends.kernel import IntArray
 
@@ -18,8 +18,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> IntArray:
     element = np.dtype(dtype)
     size = prod(shape) * element.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size].view(element).reshape(shape)
+    return np.ndarray(shape, element, memory, -address(memory) % ALIGNMENT)
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> IntArray:
@@ -39,4 +38,10 @@ def aligned_copy(array: IntArray) -> IntArray:
 def is_aligned(array: IntArray) -> bool:
     """Whether code can use the array's own memory: it is contiguous, writable and starts at a multiple of ALIGNMENT."""
     flags = array.flags
-    return bool(flags.c_contiguous and flags.writeable) and array.ctypes.data % ALIGNMENT == 0
+    return bool(flags.c_contiguous and flags.writeable) and address(array) % ALIGNMENT == 0
+
+
+def address(array: NDArray[np.generic]) -> int:
+    """Where an array's first element lies; several times faster than `array.ctypes.data`."""
+    data: int = array.__array_interface__["data"][0]
+    return data

@@ -29,10 +29,10 @@ def quantize(values: FloatArray, exponent: int, bits: int) -> tuple[IntArray, Ev
     # to even.
     with np.errstate(over="ignore"):
         scaled = np.rint(np.ldexp(values.astype(np.float64), -exponent))
-    saturated = int(np.count_nonzero((scaled < least) | (scaled > greatest)))
-    underflowed = int(np.count_nonzero((scaled == 0) & (values != 0)))
-    mantissas = np.clip(scaled, least, greatest).astype(mantissa_dtype(bits))
-    return mantissas, Events(values.size, saturated, underflowed)
+    limited = np.minimum(np.maximum(scaled, least), greatest)
+    saturated = int(np.count_nonzero(limited != scaled))
+    underflowed = int(np.count_nonzero(values)) - int(np.count_nonzero(scaled))
+    return limited.astype(mantissa_dtype(bits)), Events(values.size, saturated, underflowed)
 
 
 def dequantize(mantissas: IntArray, exponent: int) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from binpoint.backends.kernel import StatisticsRecord
+from binpoint.backends.kernel import EMPTY_RECORD, StatisticsRecord
 from binpoint.runtime.confidence import most_overflows
 from binpoint.support.diagnostics import user_error
 from binpoint.support.numeric import OPTIONS_OF_RULE, ExponentRule, UpdatePolicy
@@ -74,7 +74,7 @@ def tolerance(update: UpdatePolicy, samples: int) -> Tolerance:
     if "r_max" not in OPTIONS_OF_RULE[update.rule]:
         return Tolerance(0, True)
     if update.confidence is None:
-        overflows = int(update.r_max * samples)
+        overflows = update.r_max.numerator * samples // update.r_max.denominator
         return Tolerance(overflows, overflows < 1)
     overflows = most_overflows(samples, update.r_max, update.confidence)
     return Tolerance(max(overflows, 0), overflows < 0)
@@ -131,9 +131,7 @@ def record_of_floats(values: NDArray[np.floating[Any]], tensor: str = "a tensor"
         UserError: a value is infinite or not a number; `tensor` names it in the message.
     """
     exact = np.ascontiguousarray(values, np.float64).reshape(-1)
-    if not np.isfinite(exact).all():
-        found = exact[~np.isfinite(exact)][0]
-        raise user_error("not-finite", f"{tensor} holds a value that is no finite number", found=found)
+    check_finite(exact, tensor)
     nonzero = exact[exact != 0]
     tiny = np.abs(nonzero) < np.finfo(np.float64).smallest_normal
     record = _record_of_normal(nonzero[~tiny] if tiny.any() else nonzero, 0)
@@ -142,21 +140,71 @@ def record_of_floats(values: NDArray[np.floating[Any]], tensor: str = "a tensor"
     return StatisticsRecord(record.msb, record.lsb, exact.size - nonzero.size, exact.size)
 
 
+def check_finite(values: NDArray[np.floating[Any]], tensor: str) -> None:
+    """Raise UserError where a value is infinite or not a number; `tensor` names it in the message."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        found = values[~finite][0]
+        raise user_error("not-finite", f"{tensor} holds a value that is no finite number", found=found)
+
+
+def records_of_floats(tensors: Mapping[str, NDArray[np.floating[Any]]]) -> dict[str, StatisticsRecord]:
+    """`record_of_floats` of many tensors at once: small ones cost calls, not numbers."""
+    flat = {name: np.ascontiguousarray(values, np.float64).reshape(-1) for name, values in tensors.items()}
+    flat = {name: values for name, values in flat.items() if values.size}
+    if not flat:
+        return dict.fromkeys(tensors, EMPTY_RECORD)
+    exact = np.concatenate(list(flat.values()))
+    sizes = [values.size for values in flat.values()]
+    starts = np.cumsum([0, *sizes[:-1]])
+    biased = (exact.view(np.int64) >> _FRACTION_BITS) & _EXPONENT_MASK
+    normal = (np.minimum.reduceat(biased, starts) > 0) & (np.maximum.reduceat(biased, starts) < _EXPONENT_MASK)
+    names = [name for name, is_normal in zip(flat, normal.tolist(), strict=True) if is_normal]
+    records = {name: record_of_floats(values, f'"{name}"') for name, values in tensors.items() if name not in names}
+    if names:
+        owner = np.repeat(np.arange(len(names)), np.array(sizes)[normal])
+        msb, lsb = (
+            _histograms(places, owner, len(names), offset)
+            for places, offset in _places(exact[np.repeat(normal, sizes)])
+        )
+        for name, high, low in zip(names, msb, lsb, strict=True):
+            records[name] = StatisticsRecord(high, low, 0, flat[name].size)
+    return records
+
+
+def _histograms(places: NDArray[np.int64], owner: NDArray[np.int64], owners: int, offset: int) -> list[dict[int, int]]:
+    """How often each place occurs among those of each owner, by its position: place + offset."""
+    least = int(places.min())
+    width = int(places.max()) - least + 1
+    counts = np.bincount(owner * width + (places - least), minlength=owners * width)
+    found = np.flatnonzero(counts)
+    histograms: list[dict[int, int]] = [{} for _ in range(owners)]
+    for each, position, count in zip(
+        (found // width).tolist(), (found % width + (least + offset)).tolist(), counts[found].tolist(), strict=True
+    ):
+        histograms[each][position] = count
+    return histograms
+
+
 def _record_of_normal(values: NDArray[np.float64], shift: int) -> StatisticsRecord:
     """The record of values times 2^shift, none of them 0 or below the normal numbers: from their bits in IEEE 754."""
+    msb, lsb = (_histogram(places, shift + offset) for places, offset in _places(values))
+    return StatisticsRecord(msb, lsb, 0, values.size)
+
+
+def _places(values: NDArray[np.float64]) -> tuple[tuple[NDArray[np.int64], int], tuple[NDArray[np.int64], int]]:
+    """The msb and the lsb of normal numbers: places that are not negative, and what to add for the position."""
     bits = values.view(np.int64)
     biased = (bits >> _FRACTION_BITS) & _EXPONENT_MASK
     fractions = bits & _FRACTION_MASK
     negative_power = (bits < 0) & (fractions == 0)
     leading = fractions | 1 << _FRACTION_BITS
     trailing_zeros = np.bitwise_count((leading & -leading) - 1)
-    offset = shift - _EXPONENT_BIAS
-    msb = _histogram(biased - negative_power, offset)
-    lsb = _histogram(biased + trailing_zeros, offset - _FRACTION_BITS)
-    return StatisticsRecord(msb, lsb, 0, values.size)
+    return (biased - negative_power, -_EXPONENT_BIAS), (biased + trailing_zeros, -_EXPONENT_BIAS - _FRACTION_BITS)
 
 
 def _histogram(places: NDArray[np.int64], offset: int) -> Mapping[int, int]:
     """How often each place, not negative, occurs, by its position: place + offset."""
     counts = np.bincount(places)
-    return {int(place) + offset: int(counts[place]) for place in np.flatnonzero(counts)}
+    found = np.flatnonzero(counts)
+    return dict(zip((found + offset).tolist(), counts[found].tolist(), strict=True))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from binpoint.backends.tensor_expression.buffers import argument
 from binpoint.backends.tensor_expression.compiler import Compiler
 from binpoint.backends.tensor_expression.layout import GROUP, Layout
 from binpoint.backends.tensor_expression.plan import Container, Form
+
+Found = TypeVar("Found")
 
 BINS = {Container.INT32: 33, Container.INT64: 65, Container.WIDE: 97}
 """Bins by the container of the values: 0 counts values without a position, p + 1 counts position p."""
@@ -26,23 +29,34 @@ written is slow to read."""
 LAYER_TASKS = 16
 """Histograms of a layer: the most threads that share the work."""
 
+TASK_VALUES = 1 << 13
+"""Values that are worth a task, and a histogram to clear and to add up, of their own."""
+
+REMEMBERED_MASKS = 16
+"""How many masks a kernel knows the selections of: those of a cycle of mini-batches, one circuit in 16 PEs."""
+
 
 class StatisticsCircuit:
     """Counts the bit positions of values in one container, for layers or for the tiles of a PE."""
 
     def __init__(self, container: Container, form: Form, compiler: Compiler) -> None:
         self._function = compiler.statistics(container, form)
-        tasks = LAYER_TASKS if form is Form.LAYER else 1
-        self._histograms = aligned_zeros((tasks, BANKS, 2, BINS[container]), "int64")
-        self._argument = argument(self._histograms)
+        self._most_tasks = LAYER_TASKS if form is Form.LAYER else 1
+        self._histograms = [
+            aligned_zeros((tasks, BANKS, 2, BINS[container]), "int64") for tasks in range(1, self._most_tasks + 1)
+        ]
+        self._arguments = [argument(histograms) for histograms in self._histograms]
 
     def acquire(self, values: Sequence[Any], pairs: Any, exponent: int) -> StatisticsRecord:
         """The record of the values [N, C blocks, H, W, block] of some pairs, at 2^exponent.
 
         `values` and `pairs` are arguments of kernels.
         """
-        self._function(*values, pairs, self._argument)
-        msb, lsb = self._histograms.sum(axis=(0, 1)).tolist()
+        _, _, height, width, _ = values[0].shape
+        tasks = min(self._most_tasks, 1 + pairs.shape[0] * height * width // TASK_VALUES)
+        self._function(*values, pairs, self._arguments[tasks - 1])
+        histograms = self._histograms[tasks - 1]
+        msb, lsb = np.add.reduce(histograms.reshape(tasks * BANKS, *histograms.shape[2:])).tolist()
         return StatisticsRecord(_positions(msb, exponent), _positions(lsb, exponent), msb[0], sum(msb))
 
 
@@ -79,7 +93,7 @@ class Selection:
     pairs: IntArray
     picks: IntArray | None
 
-    @property
+    @cached_property
     def groups(self) -> IntArray:
         """The sampled pairs (image, group of channels)."""
         return _pairs(self.pairs[:, 0], self.pairs[:, 1] // GROUP)
@@ -90,6 +104,26 @@ class Selection:
         pairs = aligned_copy(self.pairs[first:last])
         pairs[:, 0] -= images.start
         return Selection(pairs, None if self.picks is None else aligned_copy(self.picks[images]))
+
+
+class Remembered(Generic[Found]):
+    """What was found out about masks that come again: those that nobody can write to."""
+
+    def __init__(self, find: Callable[[BoolArray], Found]) -> None:
+        self._find = find
+        self._known: dict[int, tuple[BoolArray, Found]] = {}
+
+    def __call__(self, sample: BoolArray) -> Found:
+        """What `find` finds."""
+        if sample.flags.writeable:
+            return self._find(sample)
+        # A mask that is kept is the only one of its identity.
+        known = self._known.get(id(sample))
+        if known is None:
+            if len(self._known) >= REMEMBERED_MASKS:
+                del self._known[next(iter(self._known))]
+            known = self._known[id(sample)] = sample, self._find(sample)
+        return known[1]
 
 
 def select(sample: BoolArray, layout: Layout) -> Selection:

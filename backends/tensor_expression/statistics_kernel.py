@@ -28,10 +28,11 @@ def build(container: Container, form: Form, leading_zeros: Any = T.clz) -> Any:
     tasks = T.parallel if form is Form.LAYER else T.serial
     if container is Container.WIDE:
         return IRModule({"main": _wide(BINS[container], tasks, leading_zeros)})
-    return IRModule({"main": _narrow(container.dtype, container.bits, BINS[container], tasks, leading_zeros)})
+    return IRModule({"main": _narrow(container.dtype, BINS[container], tasks, leading_zeros)})
 
 
-def _narrow(dtype: str, bits: int, bins: int, each_task: Any, leading_zeros: Any) -> Any:
+def _narrow(dtype: str, bins: int, each_task: Any, leading_zeros: Any) -> Any:
+    # Positions are found in 64 bits: LLVM would count zeros of 32 bits in vectors, which AVX2 has no instruction for.
     @T.prim_func(s_tir=True)
     def main(values_argument: T.handle, pairs_argument: T.handle, histograms_argument: T.handle):
         T.func_attr({"tirx.noalias": True})
@@ -47,10 +48,11 @@ def _narrow(dtype: str, bits: int, bins: int, each_task: Any, leading_zeros: Any
                 for h, w in T.grid(height, width):
                     n = T.Cast("int64", pairs[task * count // tasks + index, 0])
                     c = T.Cast("int64", pairs[task * count // tasks + index, 1])
-                    value = values[n, c // block, h, w, c % block]
-                    differing = value ^ (value >> (bits - 1))
-                    msb = bits - 1 - T.Cast("int32", leading_zeros((differing << 1) | 1))
-                    lsb = bits - 1 - T.Cast("int32", leading_zeros(((differing & (0 - differing)) << 1) | 1))
+                    value = T.Cast("int64", values[n, c // block, h, w, c % block])
+                    differing = value ^ (value >> T.int64(63))
+                    lowest = differing & (T.int64(0) - differing)
+                    msb = 63 - T.Cast("int32", leading_zeros((differing << T.int64(1)) | T.int64(1)))
+                    lsb = 63 - T.Cast("int32", leading_zeros((lowest << T.int64(1)) | T.int64(1)))
                     histograms[task, w % BANKS, 0, msb] = histograms[task, w % BANKS, 0, msb] + T.int64(1)
                     histograms[task, w % BANKS, 1, lsb] = histograms[task, w % BANKS, 1, lsb] + T.int64(1)
 

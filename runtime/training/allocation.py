@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from binpoint.backends.kernel import BoolArray
-from binpoint.scheduling.allocation import in_mini_batch, schedule_layer
+from binpoint.scheduling.allocation import in_mini_batch, mini_batches_per_cycle, schedule_layer
 from binpoint.scheduling.schedule import LayerSchedule
 from binpoint.support.target import Target
+
+KEPT_PAIRS = 1 << 18
+"""Pairs of an operation, in all mini-batches of a cycle, up to which its allocations are kept: a few megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +23,9 @@ class PeAllocation:
     @cached_property
     def sample(self) -> BoolArray:
         """(rows, channels): which results a statistics PE computes."""
-        return self.schedule.sample_mask()
+        mask = self.schedule.sample_mask().view()
+        mask.flags.writeable = False
+        return mask
 
 
 class PeAllocator:
@@ -31,7 +36,8 @@ class PeAllocator:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._first: dict[tuple[str, int, int], PeAllocation] = {}
+        self._cycle = mini_batches_per_cycle(target)
+        self._known: dict[tuple[str, int, int, int], PeAllocation] = {}
 
     def allocate(self, name: str, rows: int, channels: int, mini_batch: int) -> PeAllocation:
         """The allocation of `rows` x `channels` pairs in one mini-batch, counted from 0.
@@ -39,9 +45,14 @@ class PeAllocator:
         Raises:
             UserError: there are too many pairs for one schedule.
         """
-        key = (name, rows, channels)
-        if key not in self._first:
-            self._first[key] = PeAllocation(schedule_layer(name, rows, channels, self._target))
-        first = self._first[key]
-        schedule = in_mini_batch(first.schedule, self._target, mini_batch)
-        return first if schedule is first.schedule else PeAllocation(schedule)
+        first = self._known.get((name, rows, channels, 0))
+        if first is None:
+            first = PeAllocation(schedule_layer(name, rows, channels, self._target))
+            self._known[name, rows, channels, 0] = first
+        place = mini_batch % self._cycle
+        allocation = self._known.get((name, rows, channels, place))
+        if allocation is None:
+            allocation = PeAllocation(in_mini_batch(first.schedule, self._target, place))
+            if self._cycle * rows * channels <= KEPT_PAIRS:
+                self._known[name, rows, channels, place] = allocation
+        return allocation

@@ -70,7 +70,7 @@ class Host:
         self._link = link
         self._areas = plan_areas(program, machine.batch)
         self._calls = Calls(program, machine, link, self._areas)
-        self._tensors = HostTensors(link, self._areas)
+        self._tensors = HostTensors(link, self._areas, exponents)
         self._norms = HostBatchNorm(link, self._areas, self._tensors, exponents, running)
         self._epsilons = {
             step.layer: float(step.epsilon) for step in program.steps if isinstance(step, BatchNormForwardStep)

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from binpoint.backends.kernel import EMPTY_RECORD, StatisticsRecord
 from binpoint.backends.oracle.statistics import record
-from binpoint.runtime.exponents import bottom_position, chosen_top, clamp, decide, record_of_floats, top_position
+from binpoint.runtime.exponents import (
+    bottom_position,
+    chosen_top,
+    clamp,
+    decide,
+    record_of_floats,
+    records_of_floats,
+    top_position,
+)
 from binpoint.support.diagnostics import UserError
 from binpoint.support.numeric import ExponentRule, UpdatePolicy
 
@@ -175,3 +183,23 @@ def test_merged_records_decide_as_one():
     whole = record(np.concatenate(batches), -9)
     for rule, share in itertools.product(ExponentRule, (0, Fraction(1, 7))):
         assert decide(policy(rule, share, share), merged, 8, 0) == decide(policy(rule, share, share), whole, 8, 0)
+
+
+def test_records_of_many_tensors_are_those_of_each() -> None:
+    generator = np.random.default_rng(0)
+    tensors = {
+        "normal": generator.normal(0, 1e-3, (4, 5)),
+        "powers": -(2.0 ** np.arange(-30, 30)),
+        "zeros": np.array([0.0, -0.0, 3.0]),
+        "tiny": np.array([5e-324, 1.0]),
+        "empty": np.zeros((0, 3)),
+        "narrow": generator.normal(0, 1e5, 7).astype(np.float32),
+    }
+    assert records_of_floats(tensors) == {name: record_of_floats(values) for name, values in tensors.items()}
+    assert records_of_floats({"empty": np.zeros(0)}) == {"empty": EMPTY_RECORD}
+    assert records_of_floats({}) == {}
+
+
+def test_records_of_many_tensors_name_the_one_that_is_not_finite() -> None:
+    with pytest.raises(UserError, match='"b" holds a value that is no finite number'):
+        records_of_floats({"a": np.ones(3), "b": np.array([1.0, np.inf])})

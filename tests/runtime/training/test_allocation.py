@@ -29,3 +29,11 @@ def test_an_allocation_that_does_not_move_is_made_once() -> None:
     assert allocator.allocate("conv", 6, 5, 0) is allocator.allocate("conv", 6, 5, 3)
     assert allocator.allocate("conv", 6, 5, 0) is not allocator.allocate("conv", 7, 5, 0)
     assert allocator.allocate("conv", 6, 5, 0) is not allocator.allocate("fc", 6, 5, 0)
+
+
+def test_the_allocations_of_a_cycle_are_made_once_and_nobody_can_write_to_their_masks() -> None:
+    allocator = PeAllocator(TARGET)
+    cycle = [allocator.allocate("conv", 6, 5, mini_batch) for mini_batch in range(4)]
+    again = [allocator.allocate("conv", 6, 5, mini_batch) for mini_batch in range(4, 8)]
+    assert all(first is second for first, second in zip(cycle, again, strict=True))
+    assert not any(allocation.sample.flags.writeable for allocation in cycle)
