@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from binpoint.support.numeric import FixedConstant, Rounding, fixed_constant
+from binpoint.support.numeric import BlockPolicy, FixedConstant, Granularity, Rounding, fixed_constant
 
 if TYPE_CHECKING:
     from binpoint.backends.gradients import GradientOperation
@@ -28,12 +28,13 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One feature map of one image: channels, height, width and the mantissas' width in bits."""
+    """One feature map of one image: channels, height, width, the mantissas' width in bits, what shares an exponent."""
 
     channels: int
     height: int
     width: int
     bits: int
+    granularity: Granularity = Granularity()
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -190,11 +191,13 @@ class KernelSpec:
     accumulator: Accumulator = Accumulator()
     rounding: Rounding = Rounding.HALF_EVEN
     statistics: bool = True
+    blocks: BlockPolicy | None = None
+    """How the output's exponents are found and operands aligned, for kernels over blocks (`backends.blocks`)."""
 
     @property
     def exact(self) -> bool:
-        """Whether the kernel only moves or selects mantissas."""
-        return self.operation.exact
+        """Whether the kernel only moves or selects mantissas, and their exponents along with them."""
+        return self.operation.exact and self.blocks is None
 
 
 @dataclass(frozen=True)
@@ -249,6 +252,10 @@ class StatisticsRecord:
 
     def merge(self, other: StatisticsRecord) -> StatisticsRecord:
         """Both records as one: counts add up, so shards and mini-batches can be combined."""
+        if not self.samples:
+            return other
+        if not other.samples:
+            return self
         return StatisticsRecord(
             _sum_counts(self.msb, other.msb),
             _sum_counts(self.lsb, other.lsb),

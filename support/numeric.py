@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
 from binpoint.support.number_text import format_number
 
@@ -70,6 +71,136 @@ class Granularity:
         return f"{prefix}block<{self.block[0]}x{self.block[1]}>"
 
 
+class BlockMethod(StrEnum):
+    """When the position of a block is known (JP7819764B2)."""
+
+    ANALYSE = "analyse"
+    """Embodiment 1: after the block's own results, which wait in a delay buffer."""
+    PREDICT = "predict"
+    """Embodiment 2: before them, from the analysis of neighbouring blocks."""
+
+
+class Measure(StrEnum):
+    """What a block loses at a candidate position."""
+
+    OVERFLOWS = "overflows"
+    ABSOLUTE_ERROR = "absolute-error"
+    MSE = "mse"
+    RMSE = "rmse"
+    SNR = "snr"
+
+
+class Selection(StrEnum):
+    """Which position operands of different positions are aligned to."""
+
+    INTEGER = "integer"
+    """The coarsest: fewest fraction bits, most integer bits."""
+    FRACTION = "fraction"
+    """The finest: most fraction bits."""
+
+
+class Neighbour(StrEnum):
+    """Blocks that a PE has analysed before the present one, in raster order (JP7819764B2 fig. 12)."""
+
+    UPPER_LEFT = "upper-left"
+    UPPER = "upper"
+    UPPER_RIGHT = "upper-right"
+    LEFT = "left"
+
+
+DEFAULT_THRESHOLD = Fraction(10)
+"""Tolerated mean number of overflows of the analysed neighbours (JP7819764B2, embodiment 2)."""
+
+
+@dataclass(frozen=True)
+class BlockPolicy:
+    """How blocks of a feature map get their positions and how positions are aligned (JP7819764B2).
+
+    Attributes:
+        method: analyse a block's own results, or predict its position from its neighbours.
+        measure: what makes a position better than another.
+        candidates: how many positions a layer has to choose from: its top position and the next finer ones.
+        positions: the candidates as a list of fraction bits instead, in any order.
+        neighbours: what a prediction reads.
+        threshold: the mean loss of the neighbours that a prediction tolerates.
+        selection: how a PE aligns operands.
+    """
+
+    method: BlockMethod = BlockMethod.ANALYSE
+    measure: Measure = Measure.OVERFLOWS
+    candidates: int = 8
+    positions: tuple[int, ...] | None = None
+    neighbours: tuple[Neighbour, ...] = tuple(Neighbour)
+    threshold: Fraction = DEFAULT_THRESHOLD
+    selection: Selection = Selection.FRACTION
+
+
+PREDICTION_FIELDS = ("neighbours", "threshold")
+"""The fields of a `BlockPolicy` that mean nothing to an analysis."""
+
+MOST_CANDIDATES = 64
+"""The most positions that a layer can have to choose from."""
+
+
+@dataclass(frozen=True)
+class BlockWords:
+    """What somebody says of a `BlockPolicy`: the fields of the same names, None where nothing is said."""
+
+    method: BlockMethod | None = None
+    measure: Measure | None = None
+    candidates: int | None = None
+    positions: tuple[int, ...] | None = None
+    neighbours: tuple[Neighbour, ...] | None = None
+    threshold: Fraction | None = None
+    selection: Selection | None = None
+
+    def over(self, other: BlockWords) -> BlockWords:
+        """These words, and those of another where these say nothing. Candidates are counted or listed, not both."""
+        replaced = {"candidates": self.positions, "positions": self.candidates}
+        kept = {name: value for name, value in other.said.items() if replaced.get(name) is None}
+        words = kept | self.said
+        if words.get("method") is BlockMethod.ANALYSE:
+            # What only a prediction has is not inherited by an analysis.
+            words = {name: value for name, value in words.items() if name not in PREDICTION_FIELDS}
+        return BlockWords(**words)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The fields that are not None."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def policy(self) -> BlockPolicy:
+        """The policy, as by default where nothing is said, and where what is said has no meaning for the method."""
+        said = self.said
+        unused = [*(("candidates",) if self.positions is not None else ())]
+        if self.method is not BlockMethod.PREDICT:
+            unused += PREDICTION_FIELDS
+        return BlockPolicy(**{name: value for name, value in said.items() if name not in unused})
+
+    def __str__(self) -> str:
+        """As written in a network file: predict(candidates = 4, neighbours = [left, upper], threshold = 10)."""
+        options = {name: value for name, value in self.said.items() if name != "method"}
+        listed = ", ".join(f"{BLOCK_OPTIONS[name]} = {_block_option(value)}" for name, value in options.items())
+        return f"{self.method or BlockMethod.ANALYSE}" + (f"({listed})" if listed else "")
+
+
+BLOCK_OPTIONS: Mapping[str, str] = {
+    "measure": "measure",
+    "candidates": "candidates",
+    "positions": "positions",
+    "neighbours": "neighbours",
+    "threshold": "threshold",
+    "selection": "alignment",
+}
+"""The options of `blocks = METHOD(option = value)`: the field of a `BlockPolicy`, and its name in a network file."""
+
+
+def _block_option(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return format_number(value) if isinstance(value, Fraction) else str(value)
+
+
 OPTIONS_OF_RULE: Mapping[ExponentRule, tuple[str, ...]] = {
     ExponentRule.FIXED: (),
     ExponentRule.MSB_HISTOGRAM: ("r_max", "confidence", "window", "patience", "headroom"),
@@ -122,6 +253,10 @@ class UpdatePolicy:
         return f"{self.rule}{listed}" + (f" every {self.period}" if self.period != 1 else "")
 
 
+DEFAULT_UPDATE = UpdatePolicy(window=16)
+"""What holds where a network says nothing about updates. A rule that it writes means what is written: without options
+that of JP7367595B2, which decides from the record of one period. docs/experiments.md has the measurements behind it."""
+
 PARAMETER_UPDATE = UpdatePolicy(ExponentRule.MSB_MAX, Fraction(0))
 """The exponent of a parameter whose values are all known: the largest one keeps its top bit."""
 
@@ -172,13 +307,15 @@ class NumericPolicy:
     """The `numeric` section of a network file.
 
     `bits` and `updates` hold only the classes that the file names; `width()` and `update_for()` add the defaults.
-    `overrides` maps a layer name to a policy that differs for that layer alone.
+    `overrides` maps a layer name to a policy that differs for that layer alone; its `granularity` is None where the
+    layer does not have one of its own.
     """
 
     bits: Mapping[TensorClass, int] = field(default_factory=dict)
-    granularity: Granularity = Granularity()
+    granularity: Granularity | None = None
+    """What shares an exponent in feature maps; None where nothing is said: the target decides."""
     rounding: Rounding = Rounding.HALF_EVEN
-    update: UpdatePolicy = UpdatePolicy()
+    update: UpdatePolicy = DEFAULT_UPDATE
     updates: Mapping[TensorClass, UpdatePolicy] = field(default_factory=dict)
     """Update policies of single classes; `update_for()` adds the defaults."""
     constant_bits: int = 8
@@ -187,6 +324,10 @@ class NumericPolicy:
     exponents: Mapping[str, int] = field(default_factory=dict)
     """Initial exponents given by the user, by tensor name (`conv1`, `conv1.weight`)."""
     overrides: Mapping[str, NumericPolicy] = field(default_factory=dict)
+    blocks: BlockWords | None = None
+    """How blocks get their exponents; None where nothing is said."""
+    weights_per_channel: bool = False
+    """Whether each output channel's weights have an exponent of their own."""
 
     def for_layer(self, layer: str) -> NumericPolicy:
         """The policy that holds for one layer."""
@@ -216,13 +357,23 @@ class NumericPolicy:
 
 @dataclass(frozen=True)
 class FixedConstant:
-    """A constant of the arithmetic as multiplier * 2^-fraction_bits (SEMANTICS section 2)."""
+    """A constant of the arithmetic as multiplier * 2^-fraction_bits (SEMANTICS section 2).
+
+    `nearest_to` is the number that it stands in for, None where it is that number or nobody knows it. It is what
+    floating point computes with; to fixed point it makes no difference.
+    """
 
     multiplier: int
     fraction_bits: int
+    nearest_to: Fraction | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.multiplier} * 2^-{self.fraction_bits}"
+
+    @property
+    def value(self) -> Fraction:
+        """The number that the multiplier gives."""
+        return self.multiplier / Fraction(2) ** self.fraction_bits
 
 
 def fixed_constant(value: Fraction, bits: int) -> FixedConstant:

@@ -10,11 +10,11 @@ import pytest
 
 from binpoint.backends.kernel import Convolution, KernelExponents, KernelParameters, KernelSpec, TensorSpec
 from binpoint.backends.oracle.backend import OracleBackend
-from binpoint.backends.oracle.blocks import Selection, align_positions, analyze, choose, predict
+from binpoint.backends.oracle.blocks import align_positions, analyze, choose, predict
 from binpoint.backends.oracle.fixed_point import quantize
 from binpoint.backends.oracle.statistics import NO_POSITION, lsb_positions, msb_positions, record
 from binpoint.runtime.exponents import chosen_top, decide
-from binpoint.support.numeric import ExponentRule, Rounding, UpdatePolicy
+from binpoint.support.numeric import ExponentRule, Rounding, Selection, UpdatePolicy
 
 GOLDEN = Path(__file__).parent / "golden"
 

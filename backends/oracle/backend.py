@@ -30,6 +30,8 @@ from binpoint.backends.kernel import (
     Tile,
     TileResult,
 )
+from binpoint.backends.oracle.block_kernel import OracleBlockKernel
+from binpoint.backends.oracle.buffer import OracleBuffer as OracleBuffer
 from binpoint.backends.oracle.fixed_point import container, mantissa_range
 from binpoint.backends.oracle.layers import run_layer
 from binpoint.backends.oracle.part import Part
@@ -40,18 +42,6 @@ from binpoint.support.numeric import Rounding
 
 CHUNK_ELEMENTS = 1 << 22
 """Images are computed in groups whose widest int64 array stays near this many elements (32 MiB)."""
-
-
-@dataclass(frozen=True)
-class OracleBuffer:
-    """A feature map as (N, C, H, W) mantissas in the smallest integer type that holds them."""
-
-    mantissas: IntArray
-
-    @property
-    def batch(self) -> int:
-        """N, the number of images."""
-        return len(self.mantissas)
 
 
 @dataclass
@@ -167,6 +157,10 @@ class OracleBackend:
     def prepare(self, spec: KernelSpec, parameters: KernelParameters) -> OracleKernel:
         """Bind a kernel's parameters; there is nothing to compile."""
         return OracleKernel(spec, parameters)
+
+    def prepare_blocks(self, spec: KernelSpec, parameters: KernelParameters) -> OracleBlockKernel:
+        """Bind the parameters of a kernel over blocks."""
+        return OracleBlockKernel(spec, parameters)
 
     def prepare_pe_program(
         self, spec: KernelSpec, parameters: KernelParameters, images: int, channels: int

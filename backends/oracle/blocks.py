@@ -7,7 +7,6 @@ position is the negated exponent and a finer one is larger.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from fractions import Fraction
 
 import numpy as np
@@ -15,30 +14,7 @@ from numpy.typing import NDArray
 
 from binpoint.backends.oracle.exact import Integers
 from binpoint.backends.oracle.fixed_point import quantize
-from binpoint.support.numeric import Rounding
-
-DEFAULT_THRESHOLD = Fraction(10)
-"""Tolerated mean number of overflows of the analysed neighbours (JP7819764B2, embodiment 2)."""
-
-
-class Measure(StrEnum):
-    """What a block loses at a candidate position.
-
-    MSE, RMSE and SNR order the candidates of one block as the sum of squared errors does.
-    """
-
-    OVERFLOWS = "overflows"
-    ABSOLUTE_ERROR = "absolute-error"
-    SQUARED_ERROR = "squared-error"
-
-
-class Selection(StrEnum):
-    """Which position the operands of a window are aligned to."""
-
-    INTEGER = "integer"
-    """The coarsest: fewest fraction bits, most integer bits."""
-    FRACTION = "fraction"
-    """The finest: most fraction bits."""
+from binpoint.support.numeric import DEFAULT_THRESHOLD, Measure, Rounding, Selection
 
 
 def analyze(
@@ -48,12 +24,14 @@ def analyze(
     bits: int,
     rounding: Rounding,
     measure: Measure = Measure.OVERFLOWS,
+    random: NDArray[np.uint64] | None = None,
 ) -> list[Fraction]:
     """What the block of accumulators `values` at `position` loses at each candidate, exactly.
 
-    Overflows are a count; errors are sums of real values: |x - q| or (x - q)^2.
+    Overflows are a count; errors are sums of real values: |x - q|, else (x - q)^2, by which MSE, RMSE and SNR order
+    the candidates of a block. `random` has a number a value, for stochastic rounding.
     """
-    return [_loss(values, position, candidate, bits, rounding, measure) for candidate in candidates]
+    return [_loss(values, position, candidate, bits, rounding, measure, random) for candidate in candidates]
 
 
 def choose(losses: Sequence[Fraction], candidates: Sequence[int]) -> int:
@@ -93,8 +71,16 @@ def align_positions(values: Sequence[int], positions: Sequence[int], selection: 
     ], target
 
 
-def _loss(values: Integers, position: int, candidate: int, bits: int, rounding: Rounding, measure: Measure) -> Fraction:
-    mantissas, overflowed = quantize(values, position - candidate, bits, rounding)
+def _loss(
+    values: Integers,
+    position: int,
+    candidate: int,
+    bits: int,
+    rounding: Rounding,
+    measure: Measure,
+    random: NDArray[np.uint64] | None,
+) -> Fraction:
+    mantissas, overflowed = quantize(values, position - candidate, bits, rounding, random)
     if measure is Measure.OVERFLOWS:
         return Fraction(int(np.count_nonzero(overflowed)))
     errors = _errors(values, position, mantissas, candidate)

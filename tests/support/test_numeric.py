@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binpoint.support.numeric import (
+    DEFAULT_UPDATE,
     PARAMETER_CLASSES,
     ExponentRule,
     FixedConstant,
@@ -63,6 +64,13 @@ def test_updates_print_as_in_the_language() -> None:
     written = "r_max = 1/3, r_min = 0, confidence = 0.95, window = 16, patience = 2, headroom = 1"
     assert str(options) == f"msb+lsb({written}) every 4"
     assert str(UpdatePolicy(ExponentRule.MSB_MAX, period=2, patience=3)) == "msb-max(patience = 3) every 2"
+
+
+def test_a_silent_network_decides_from_a_window() -> None:
+    silent = NumericPolicy()
+    assert silent.update == DEFAULT_UPDATE
+    assert str(silent.update_for(TensorClass.GRADIENTS)) == "msb-histogram(r_max = 2e-5, window = 16)"
+    assert str(silent.update_for(TensorClass.MASTER_WEIGHTS)) == "msb-max(window = 16)"
 
 
 def test_a_class_follows_its_own_policy_or_that_of_all() -> None:

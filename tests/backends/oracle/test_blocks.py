@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binpoint.backends.oracle.blocks import Measure, Selection, align_positions, analyze, choose, predict
-from binpoint.support.numeric import Rounding
+from binpoint.backends.oracle.blocks import align_positions, analyze, choose, predict
+from binpoint.support.numeric import Measure, Rounding, Selection
 
 BLOCKS = st.lists(st.integers(-(2**39), 2**39), min_size=1, max_size=16)
 CANDIDATES = st.lists(st.integers(-5, 12), min_size=1, max_size=5, unique=True)
@@ -29,7 +29,7 @@ def test_overflows_are_counted_after_rounding(values, position, candidates, bits
 def test_errors_are_exact_and_finer_never_hurts_without_overflow(values, position, candidates, rounding):
     block, finest_first = np.array(values), sorted(candidates, reverse=True)
     absolute = analyze(block, position, finest_first, 64, rounding, Measure.ABSOLUTE_ERROR)
-    squared = analyze(block, position, finest_first, 64, rounding, Measure.SQUARED_ERROR)
+    squared = analyze(block, position, finest_first, 64, rounding, Measure.MSE)
     for candidate, error, square in zip(finest_first, absolute, squared, strict=True):
         unit = Fraction(2) ** -candidate
         assert error < unit * len(values)
@@ -42,7 +42,7 @@ def test_errors_are_exact_and_finer_never_hurts_without_overflow(values, positio
 
 def test_squared_error_prefers_coarse_over_one_large_overflow():
     block, candidates = np.array([1000, 3, 3, 3]), [0, 3]
-    losses = analyze(block, 0, candidates, 8, Rounding.HALF_EVEN, Measure.SQUARED_ERROR)
+    losses = analyze(block, 0, candidates, 8, Rounding.HALF_EVEN, Measure.MSE)
     assert losses == [(1000 - 127) ** 2, (1000 - Fraction(127, 8)) ** 2]
     assert choose(losses, candidates) == 0
 
