@@ -76,8 +76,8 @@ def sign(value: Expression) -> Expression:
     return value >> constant(dtype_of(value).bits - 1, value)
 
 
-def activate(value: Expression, activation: Activation | None, scalars: Scalars) -> Expression:
-    """Apply an activation. The result of a leaky ReLU has `slope.fraction_bits` more fraction bits.
+def activate(value: Expression, activation: Activation | None, scalars: Scalars, *, folded: bool = False) -> Expression:
+    """Apply an activation. The result of a leaky ReLU has `slope.fraction_bits` more fraction bits, one where `folded`.
 
     Reads the scalar `limit` (Clip): the limit at the accumulator's exponent.
     """
@@ -90,7 +90,7 @@ def activate(value: Expression, activation: Activation | None, scalars: Scalars)
         case Clip():
             return clamp(value, zero, spread(scalars["limit"], value))
         case LeakyRelu(slope):
-            return leak(value, value >= zero, slope)
+            return fold_leak(value, slope) if folded else leak(value, value >= zero, slope)
 
 
 def shift_right(value: Expression, rounding: Rounding, scalars: Scalars, prefix: str = "") -> Expression:
@@ -130,6 +130,22 @@ def leak(value: Expression, passes: Expression, slope: FixedConstant) -> Express
     multiplier, fraction_bits = slope_integers(slope)
     scaled = value * constant(multiplier, value)
     return tirx.Select(passes, value << constant(fraction_bits, value), scaled)
+
+
+def fold_leak(value: Expression, slope: FixedConstant) -> Expression:
+    """2 * value where it is not negative, else 2 * slope * value, rounded to odd: its floor, last bit set if inexact.
+
+    A leaky ReLU that rounds to any output as the exact one does, as long as two bits or more are dropped: the last bit
+    only breaks ties. So its results need one fraction bit, not those of the slope. For |value| < 2^(w - 3) in a
+    container of w bits and slopes that `folds` allows.
+    """
+    multiplier, fraction_bits = slope_integers(slope)
+    factor, bits = constant(multiplier, value), constant(fraction_bits - 1, value)
+    low = (value & constant((1 << fraction_bits) - 1, value)) * factor
+    high = (value >> constant(fraction_bits, value)) * factor
+    exact = (high << constant(1, value)) + (low >> bits)
+    inexact = flag(tirx.NE(low & constant((1 << (fraction_bits - 1)) - 1, value), constant(0, value)), value)
+    return tirx.Select(value >= constant(0, value), value << constant(1, value), exact | inexact)
 
 
 def shift_left(value: Expression, scalars: Scalars) -> Expression:

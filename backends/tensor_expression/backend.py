@@ -7,6 +7,8 @@ from pathlib import Path
 from binpoint.backends.gradients import PARAMETER_GRADIENTS, ConvolutionDataGradient, SumsSpec, UpdateSpec
 from binpoint.backends.kernel import IntArray, KernelParameters, KernelSpec, TensorSpec
 from binpoint.backends.oracle.fixed_point import mantissa_range
+from binpoint.backends.tensor_expression.block_kernels import BlockLayerKernel
+from binpoint.backends.tensor_expression.block_moves import BlockMoveKernel
 from binpoint.backends.tensor_expression.buffers import FeatureMap, Workspace, empty_feature_map
 from binpoint.backends.tensor_expression.cache import KernelCache, default_directory
 from binpoint.backends.tensor_expression.capability import Capability, host_capability
@@ -74,6 +76,16 @@ class TensorExpressionBackend:
         """
         check_spec(spec)
         return _kernel_class(spec)(spec, parameters, self.compiler, self._workspace)
+
+    def prepare_blocks(self, spec: KernelSpec, parameters: KernelParameters) -> BlockLayerKernel | BlockMoveKernel:
+        """Bind the parameters of a kernel over blocks; code is compiled when the first exponents are known.
+
+        Raises UserError where a width is not one that kernels hold.
+        """
+        check_spec(spec)
+        if spec.exact:
+            return BlockMoveKernel(spec, self.compiler, self._workspace)
+        return BlockLayerKernel(spec, parameters, self.compiler, self._workspace)
 
     def prepare_pe_program(
         self, spec: KernelSpec, parameters: KernelParameters, images: int, channels: int

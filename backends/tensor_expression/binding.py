@@ -14,6 +14,7 @@ from binpoint.backends.kernel import (
     KernelExponents,
     KernelParameters,
     KernelSpec,
+    LeakyRelu,
     Sigmoid,
     Softmax,
 )
@@ -25,6 +26,7 @@ from binpoint.backends.tables import exponential_table, sigmoid_gradient_table, 
 from binpoint.backends.tensor_expression.bounds import (
     choose_container,
     choose_reduction,
+    may_fold,
     nominal_magnitudes,
     total_bound,
     weight_magnitudes,
@@ -90,6 +92,15 @@ class _Code:
     """Which of the binding's parameters the packed weight holds."""
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """What a setting decides for any parameters within bounds."""
+
+    code: _Code
+    scalars: tuple[int, ...]
+    value_exponent: int
+
+
 class Binding:
     """A kernel's spec and parameters in one form: a layer's kernel or a PE program.
 
@@ -109,7 +120,9 @@ class Binding:
         self.compiler = compiler
         self._filters = filters or weight_filters(spec)
         self._settings: dict[tuple[KernelExponents, Request], Setting] = {}
-        self._codes: dict[tuple[Container, str, bool, bool], list[_Code]] = {}
+        self._codes: dict[tuple[Container, str, bool, bool, bool], list[_Code]] = {}
+        self._choices: dict[tuple[KernelExponents, Request, int], _Choice] = {}
+        self._nominal = nominal_magnitudes(spec)
         self._bound = -1
         self.bind(parameters)
 
@@ -133,20 +146,33 @@ class Binding:
 
     def _prepare(self, exponents: KernelExponents, request: Request) -> Setting:
         bias = self._aligned_bias(exponents)
-        code = self._code(exponents, 0 if bias is None else int(np.abs(bias).max(initial=0)), request)
+        # A bound that few biases move: what was chosen for it holds for most of them.
+        bound = 0 if bias is None else (1 << int(np.abs(bias).max(initial=0)).bit_length()) - 1
+        choice = self._choices.get((exponents, request, bound))
+        if choice is None:
+            choice = self._chosen(self._code(exponents, bound, request), exponents)
+            if self._weight is None or self._holds_for_widths(exponents, bound, request):
+                if len(self._choices) >= REMEMBERED_SETTINGS:
+                    del self._choices[next(iter(self._choices))]
+                self._choices[exponents, request, bound] = choice
+        return self._made(choice, bias, exponents)
+
+    def _completed(self, code: _Code, bias: IntArray | None, exponents: KernelExponents) -> Setting:
+        return self._made(self._chosen(code, exponents), bias, exponents)
+
+    def _chosen(self, code: _Code, exponents: KernelExponents) -> _Choice:
+        position = 0 if self.spec.exact else value_exponent(self.spec, exponents, folded=code.plan.folded)
+        return _Choice(code, exponent_scalars(code.plan, exponents), position)
+
+    def _made(self, choice: _Choice, bias: IntArray | None, exponents: KernelExponents) -> Setting:
+        code = choice.code
         assert code.function is not None
-        return Setting(
-            code.plan,
-            code.design,
-            code.function,
-            tuple(self._operands(code, bias, exponents)),
-            exponent_scalars(code.plan, exponents),
-            0 if self.spec.exact else value_exponent(self.spec, exponents),
-        )
+        operands = tuple(self._operands(code, bias, exponents))
+        return Setting(code.plan, code.design, code.function, operands, choice.scalars, choice.value_exponent)
 
     def _code(self, exponents: KernelExponents, bias: int, request: Request) -> _Code:
         """The code that bounds on the values justify."""
-        magnitudes = nominal_magnitudes(self.spec)
+        magnitudes = self._nominal
         total = total_bound(self.spec, magnitudes, exponents, request.batch)
         container = choose_container(self.spec, total, bias)
         if container is not Container.INT32 and self._weight is not None:
@@ -154,13 +180,32 @@ class Binding:
             magnitudes = weight_magnitudes(self.spec, self._weight)
             total = total_bound(self.spec, magnitudes, exponents, request.batch)
             container = choose_container(self.spec, total, bias)
+        folded = container is not Container.INT32 and not request.values and self._folds(exponents, total + bias)
+        if folded:
+            container = Container.INT32
         reduction = choose_reduction(self.spec, container, total)
-        key = container, reduction, request.values, request.picked
+        plan = KernelPlan(nameless(self.spec), container, reduction, request.values, self.form, folded=folded)
+        return self._planned(plan, picked=request.picked)
+
+    def _holds_for_widths(self, exponents: KernelExponents, bias: int, request: Request) -> bool:
+        """Whether code is chosen by the weight's width alone: all values and sums fit 32 bits, whatever the weights."""
+        total = total_bound(self.spec, self._nominal, exponents, request.batch)
+        container = choose_container(self.spec, total, bias)
+        return container is Container.INT32 and choose_reduction(self.spec, container, total) == "int32"
+
+    def _folds(self, exponents: KernelExponents, value: int) -> bool:
+        """Whether values below a bound may be folded: those of a leaky ReLU, of which statistics see nothing."""
+        if not isinstance(self.spec.activation, LeakyRelu):
+            return False
+        return may_fold(self.spec, value, exponents.output - accumulator_exponent(self.spec, exponents))
+
+    def _planned(self, plan: KernelPlan, *, picked: bool = False) -> _Code:
+        """The code of a plan, by the fastest design that is exact with the weights."""
+        key = plan.container, plan.reduction, plan.values, picked, plan.folded
         codes = self._codes.get(key)
         if codes is None:
-            plan = KernelPlan(nameless(self.spec), container, reduction, request.values, self.form)
             codes = self._codes[key] = [
-                _Code(replace(plan, picked=request.picked and design.picks), design)
+                _Code(replace(plan, picked=picked and design.picks), design)
                 for design in designs(plan, self.compiler.capability)
             ]
         code = next(each for each in codes if self._weight is None or each.design.exact_with(each.plan, self._weight))

@@ -24,6 +24,7 @@ from binpoint.backends.kernel import (
     Convolution,
     KernelExponents,
     KernelSpec,
+    LeakyRelu,
     MaxPool,
     Sigmoid,
     Softmax,
@@ -33,8 +34,15 @@ from binpoint.backends.oracle.fixed_point import mantissa_range
 from binpoint.backends.oracle.pools import reciprocals
 from binpoint.backends.tables import FRACTION_BITS
 from binpoint.backends.tensor_expression.plan import Container
-from binpoint.backends.tensor_expression.runtime_scalars import ALIGNED, alignment_shifts, leaky_slope, slope_integers
+from binpoint.backends.tensor_expression.runtime_scalars import (
+    ALIGNED,
+    alignment_shifts,
+    folds,
+    leaky_slope,
+    slope_integers,
+)
 from binpoint.backends.tensor_expression.weights import Weight
+from binpoint.support.numeric import Rounding
 
 Magnitudes = tuple[int, ...]
 """Bounds on a kernel's weights: one for each input of an affine sum, else one, the sum of |w| over a filter."""
@@ -120,6 +128,17 @@ def choose_container(spec: KernelSpec, total: int, bias: int) -> Container:
         if value < 1 << container.narrow_bits:
             return container
     return Container.WIDE
+
+
+def may_fold(spec: KernelSpec, value: int, shift: int) -> bool:
+    """Whether a leaky ReLU may be folded in INT32 (see `arithmetic.fold_leak`).
+
+    `value` bounds the accumulator with its bias, `shift` is the right shift to the output, the slope's bits excluded.
+    """
+    if not isinstance(spec.activation, LeakyRelu) or spec.rounding is Rounding.STOCHASTIC or shift < 1:
+        return False
+    held = value <= mantissa_range(spec.accumulator.bits)[1] and value < 1 << (Container.INT32.narrow_bits - 1)
+    return held and folds(spec.activation.slope)
 
 
 def choose_reduction(spec: KernelSpec, container: Container, total: int) -> str:

@@ -53,11 +53,12 @@ def define(plan: KernelPlan, tiling: ConvolutionTiling) -> ConvolutionDefinition
     accumulator = _accumulator(results, _packed_rows(results, source), weight)
     epilogue = finish(results, _total(results, accumulator), bias, scalars)
     operands = [weight] if bias is None else [weight, bias]
-    outputs = [epilogue.output, *epilogue.counts, *epilogue.values]
+    mantissas = [] if epilogue.output is None else [epilogue.output]
+    outputs = [*mantissas, *epilogue.counts, *epilogue.values]
     return ConvolutionDefinition(
         (source.tensor, *operands, *results.picks, *outputs, *scalars.values()),
         tuple(tensor.op.name for tensor in epilogue.inner),
-        tuple(tensor.op.name for tensor in (epilogue.output, *epilogue.values)),
+        tuple(tensor.op.name for tensor in (*mantissas, *epilogue.values)),
         tuple(tensor.op.name for tensor in epilogue.counts),
     )
 

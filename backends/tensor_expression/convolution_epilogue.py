@@ -116,10 +116,13 @@ def _picked(
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The te tensors of an epilogue: inner stages, and the kernel's outputs in the order of `design`."""
+    """The te tensors of an epilogue: inner stages, and the kernel's outputs in the order of `design`.
+
+    There is no `output` where the values are the only one.
+    """
 
     inner: tuple[Expression, ...]
-    output: Expression
+    output: Expression | None
     counts: tuple[Expression, ...]
     values: tuple[Expression, ...]
 
@@ -128,12 +131,14 @@ def finish(results: Results, total: Body, bias: Expression | None, scalars: Scal
     """All stages after the exact sums; `bias` has a vector for each vector of channels."""
     if results.plan.container is Container.WIDE:
         return _finish_wide(results, total, bias, scalars)
-    activation = results.plan.spec.activation
+    activation, folded = results.plan.spec.activation, results.plan.folded
 
     def with_bias(*at: Expression) -> Expression:
         return total(*at) if bias is None else total(*at) + bias(at[1])
 
-    value = results.stage("value", lambda *at: activate(with_bias(*at), activation, scalars))
+    value = results.stage("value", lambda *at: activate(with_bias(*at), activation, scalars, folded=folded))
+    if results.plan.raw:
+        return Epilogue((value,), None, (), tuple(results.values(value)))
     return _quantized(results, (), value, results.values(value), [], scalars)
 
 

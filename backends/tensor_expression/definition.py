@@ -41,7 +41,7 @@ def define(plan: KernelPlan) -> list[Expression]:
     if isinstance(plan.spec.operation, LeakyReluGradient):
         passes = leaky_condition(sources[0])
     stages = finish(plan, part, total, operands.get("bias"), scalars, passes)
-    outputs = [stages.output, *stages.counts]
+    outputs = [*stages.counts] if stages.output is None else [stages.output, *stages.counts]
     return [*inputs, *operands.values(), *outputs, *(stages.values if plan.values else ()), *scalars.values()]
 
 

@@ -32,12 +32,13 @@ class Stages:
     """The te tensors of an epilogue.
 
     `values` are the values before quantisation: one tensor, or (high, low) limbs; they are outputs of the kernel where
-    the plan says so. `counts` are the events saturated, underflowed and, where the plan is checked, overflowed: for
-    each row of a channel block, [N, C blocks, H, block], or for a whole tile, [1].
+    the plan says so. There is no `output` where they are the only one. `counts` are the events saturated, underflowed
+    and, where the plan is checked, overflowed: for each row of a channel block, [N, C blocks, H, block], or for a whole
+    tile, [1].
     """
 
     values: tuple[Expression, ...]
-    output: Expression
+    output: Expression | None
     counts: tuple[Expression, ...]
 
 
@@ -60,9 +61,11 @@ def finish(
             value = value + bias(part.coordinates(*index)[1])
         if passes is not None:
             return arithmetic.leak(value, passes(*part.coordinates(*index)), _slope(spec))
-        return arithmetic.activate(value, spec.activation, scalars)
+        return arithmetic.activate(value, spec.activation, scalars, folded=plan.folded)
 
     value = te.compute(shape, value_at, name="value")
+    if plan.raw:
+        return Stages((value,), None, ())
     rounded = te.compute(shape, _rounding(spec, part, value, _limbs_of(value), scalars), name="rounded")
     return Stages((value,), _output(spec, part, rounded), _event_counts(plan, part, value, rounded))
 

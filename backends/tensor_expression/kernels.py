@@ -26,7 +26,7 @@ from binpoint.backends.tensor_expression.compiler import Compiler
 from binpoint.backends.tensor_expression.layout import GROUP, feature_map_layout
 from binpoint.backends.tensor_expression.plan import Form
 from binpoint.backends.tensor_expression.runtime_scalars import call_scalars
-from binpoint.backends.tensor_expression.statistics import Selection, StatisticsCircuits, select
+from binpoint.backends.tensor_expression.statistics import Remembered, Selection, StatisticsCircuits, select
 from binpoint.backends.tensor_expression.weights import Filters
 
 VALUES_BYTES = 1 << 24
@@ -52,6 +52,7 @@ class LayerKernel:
         self._workspace = workspace
         self._circuits = StatisticsCircuits(Form.LAYER, compiler)
         self._layout = feature_map_layout(spec.output)
+        self._select = Remembered(lambda sample: select(sample, self._layout))
 
     def bind(self, parameters: KernelParameters) -> None:
         """Take new mantissas of the same shapes and widths; nothing is compiled again."""
@@ -74,7 +75,7 @@ class LayerKernel:
         spec, batch = self.spec, inputs[0].batch
         selection = None
         if sample is not None and spec.statistics and not spec.exact:
-            selection = select(sample, self._layout)
+            selection = self._select(sample)
         picked = selection is not None and selection.picks is not None
         setting = self._binding.setting(exponents, Request(selection is not None, picked))
         output = empty_feature_map(spec.output, batch)
@@ -144,14 +145,19 @@ class LayerKernel:
         if wanted >= batch:
             yield None
             return
-        aligned = lcm(*(ALIGNMENT // gcd(ALIGNMENT, each.blocked[0].nbytes) for each in maps))
-        step = -(-wanted // aligned) * aligned
-        for start in range(0, batch, step):
-            yield slice(start, min(start + step, batch))
+        yield from aligned_slices(wanted, [each.blocked for each in maps])
 
     def _values_shape(self, setting: Setting, batch: int) -> tuple[int, ...]:
         shape = self._layout.shape(self.spec.output, batch)
         return (*shape[:-1], self._layout.block // GROUP) if setting.plan.picked else shape
+
+
+def aligned_slices(wanted: int, arrays: Sequence[IntArray]) -> Iterator[slice]:
+    """The images of some arrays, about `wanted` at a time, so that each slice of each array is aligned."""
+    aligned = lcm(*(ALIGNMENT // gcd(ALIGNMENT, each[0].nbytes) for each in arrays))
+    step, batch = -(-wanted // aligned) * aligned, len(arrays[0])
+    for start in range(0, batch, step):
+        yield slice(start, min(start + step, batch))
 
 
 def _total(counts: IntArray, results: int) -> int:

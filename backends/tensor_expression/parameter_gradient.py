@@ -32,7 +32,7 @@ from binpoint.backends.tensor_expression.parameter_layout import ROW_VECTORS, VE
 from binpoint.backends.tensor_expression.parameter_sums import parameter_sums
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan
 from binpoint.backends.tensor_expression.runtime_scalars import call_scalars, exponent_scalars, value_exponent
-from binpoint.backends.tensor_expression.statistics import StatisticsCircuits
+from binpoint.backends.tensor_expression.statistics import Remembered, StatisticsCircuits
 
 ROW = ROW_VECTORS * VECTOR
 """Elements of a row of the code."""
@@ -49,6 +49,7 @@ class ParameterGradientKernel:
         self._workspace = workspace
         self._sums = parameter_sums(spec, compiler)
         self._circuits = StatisticsCircuits(Form.LAYER, compiler)
+        self._pairs = Remembered(self._sums.layout.pairs)
         self._functions: dict[tuple[Container, str, bool], Function] = {}
 
     def bind(self, parameters: KernelParameters) -> None:
@@ -98,7 +99,7 @@ class ParameterGradientKernel:
             statistics = self._circuits.acquire(
                 plan.container,
                 [argument(self._blocked(array)) for array, _ in values],
-                layout.pairs(sample),
+                self._pairs(sample),
                 value_exponent(spec, exponents),
             )
         return KernelResult(ParameterMap(layout, self._blocked(output)), statistics, events)

@@ -53,7 +53,8 @@ class KernelPlan:
 
     `spec` has no name: identical layers compile once. `reduction` is the dtype of the sum. `values` says
     whether the values before quantisation are an output too, for statistics; `picked` that these are the values of one
-    channel of each group of 8, which the call picks for each image.
+    channel of each group of 8, which the call picks for each image. `raw` says that values are the only output: other
+    code makes mantissas of them. `folded` says that a leaky ReLU gives what `arithmetic.fold_leak` does.
     """
 
     spec: KernelSpec
@@ -62,6 +63,8 @@ class KernelPlan:
     values: bool
     form: Form = Form.LAYER
     picked: bool = False
+    raw: bool = False
+    folded: bool = False
 
     @property
     def value_tensors(self) -> int:

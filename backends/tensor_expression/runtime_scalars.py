@@ -58,7 +58,9 @@ def exponent_scalars(plan: KernelPlan, exponents: KernelExponents) -> tuple[int,
         limit = clip_limit(spec.activation.limit, exponent, spec.accumulator)
         # Past the container's greatest value it limits nothing.
         values.append(min(limit, mantissa_range(plan.container.bits)[1]))
-    shift = exponents.output - value_exponent(spec, exponents)
+    if plan.raw:
+        return tuple(values)
+    shift = exponents.output - value_exponent(spec, exponents, folded=plan.folded)
     values += output_values(shift, spec.output.bits, spec.rounding, plan.container)
     if plan.container is Container.WIDE:
         values.append(int(shift > FAR_SHIFT))
@@ -95,6 +97,8 @@ def _exponent_names(plan: KernelPlan) -> list[str]:
             names += alignment_names(f"input{index}_", spec.rounding)
     if isinstance(spec.activation, Clip):
         names.append("limit")
+    if plan.raw:
+        return names
     names += output_names("", spec.rounding)
     if plan.container is Container.WIDE:
         names.append("far")
@@ -108,9 +112,9 @@ def _call_names(plan: KernelPlan) -> list[str]:
     return [*names, "image_offset"] if plan.stochastic else names
 
 
-def value_exponent(spec: KernelSpec, exponents: KernelExponents) -> int:
+def value_exponent(spec: KernelSpec, exponents: KernelExponents, *, folded: bool = False) -> int:
     """The exponent of the values that are quantised: after the activation."""
-    return accumulator_exponent(spec, exponents) - activation_fraction_bits(spec)
+    return accumulator_exponent(spec, exponents) - value_fraction_bits(spec, folded=folded)
 
 
 def slope_integers(slope: FixedConstant) -> tuple[int, int]:
@@ -126,10 +130,22 @@ def leaky_slope(spec: KernelSpec) -> FixedConstant | None:
     return spec.activation.slope if isinstance(spec.activation, LeakyRelu) else None
 
 
-def activation_fraction_bits(spec: KernelSpec) -> int:
+def value_fraction_bits(spec: KernelSpec, *, folded: bool) -> int:
     """How many fraction bits the activation adds to the accumulator."""
+    if folded:
+        return 1
     slope = leaky_slope(spec)
     return 0 if slope is None else slope_integers(slope)[1]
+
+
+def folds(slope: FixedConstant) -> bool:
+    """Whether `arithmetic.fold_leak` holds a slope in 32 bits: not above 1, and with few enough fraction bits."""
+    multiplier, fraction_bits = slope_integers(slope)
+    return (
+        fraction_bits > 0
+        and abs(multiplier).bit_length() + fraction_bits < 31
+        and abs(multiplier) <= 1 << fraction_bits
+    )
 
 
 def alignment_shifts(spec: KernelSpec, exponents: KernelExponents) -> tuple[int, ...]:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from binpoint.backends.gradients import UpdateSpec
-from binpoint.backends.kernel import BoolArray, Draw, Events, IntArray, StatisticsRecord
-from binpoint.backends.memory import aligned_copy, aligned_empty, is_aligned
+from binpoint.backends.kernel import EMPTY_RECORD, BoolArray, Draw, Events, IntArray, StatisticsRecord
+from binpoint.backends.memory import aligned_copy, aligned_empty, aligned_zeros, is_aligned
 from binpoint.backends.oracle.fixed_point import container
 from binpoint.backends.tensor_expression.buffers import Workspace, argument
 from binpoint.backends.tensor_expression.compiler import Compiler
 from binpoint.backends.tensor_expression.library import Function
 from binpoint.backends.tensor_expression.parameter_layout import ROW_VECTORS, VECTOR
 from binpoint.backends.tensor_expression.plan import Form
-from binpoint.backends.tensor_expression.statistics import StatisticsCircuits, pair_list
+from binpoint.backends.tensor_expression.statistics import Remembered, StatisticsCircuits, pair_list
 from binpoint.backends.tensor_expression.update_plan import CONTAINER, UpdatePlan
 from binpoint.backends.training_backend import Updated, UpdateExponents, UpdateResult
 from binpoint.support.numeric import FixedConstant, Rounding
@@ -37,6 +37,7 @@ class UpdateKernel:
         self._compiler = compiler
         self._workspace = workspace
         self._circuits = StatisticsCircuits(Form.LAYER, compiler)
+        self._pairs = Remembered(_sampled_pairs)
 
     def __call__(
         self,
@@ -113,21 +114,19 @@ class UpdateKernel:
         exponents: Sequence[int],
     ) -> list[StatisticsRecord]:
         """The statistics of each result over the sampled pairs."""
-        pairs = pair_list(sample)
+        pairs, rows = self._pairs(sample)
+        if not len(pairs):
+            return [EMPTY_RECORD] * len(exponents)
         taps = prod(shape[2:])
         values = [
             self._workspace.take(f"update_values{index}", (len(pairs), 1, 1, taps, 1), CONTAINER.dtype)
             for index in range(len(exponents))
         ]
-        if len(pairs):
-            flat = [argument(array.reshape(-1)) for array in inputs]
-            tables = [argument(array.reshape(len(pairs), taps)) for array, _ in values]
-            self._sampled(*flat, argument(pairs), *tables, *scalars, shape[1])
-        rows = np.zeros((len(pairs), 2), np.int32)
-        rows[:, 0] = np.arange(len(pairs))
-        own = aligned_copy(rows)
+        flat = [argument(array.reshape(-1)) for array in inputs]
+        tables = [argument(array.reshape(len(pairs), taps)) for array, _ in values]
+        self._sampled(*flat, argument(pairs), *tables, *scalars, shape[1])
         return [
-            self._circuits.acquire(CONTAINER, [each], own, exponent)
+            self._circuits.acquire(CONTAINER, [each], rows, exponent)
             for (_, each), exponent in zip(values, exponents, strict=True)
         ]
 
@@ -148,6 +147,14 @@ class UpdateKernel:
             return update_kernel.build_sampled(self._plan)
 
         return self._compiler.function(f"sampled update {self._plan!r}", build)
+
+
+def _sampled_pairs(sample: BoolArray) -> tuple[IntArray, IntArray]:
+    """The sampled pairs, and where their values lie in a table of one row each: (row, 0)."""
+    pairs = pair_list(sample)
+    rows = aligned_zeros(pairs.shape, "int32")
+    rows[:, 0] = np.arange(len(pairs))
+    return pairs, rows
 
 
 def _ready(array: IntArray, bits: int) -> IntArray:

@@ -74,6 +74,7 @@ LAYERS = {
         convolution((2, 3), (0, 2, 0, 2), dilation=(3, 2)), ((9, 6, 5, 8),), (3, 3, 5, 8), rounding=Rounding.HALF_UP
     ),
     "conv-one-channel": layer(convolution((5, 5), (2, 2, 2, 2)), ((1, 7, 7, 8),), (6, 7, 7, 8), RELU6),
+    "conv-leaky": layer(convolution(), ((40, 3, 4, 8),), (8, 3, 4, 8), LEAKY),
     "conv-16-bit": layer(convolution(weight_bits=16), ((8, 4, 5, 16),), (16, 4, 5, 16), LEAKY, Accumulator(48)),
     "conv-odd-widths": layer(convolution(weight_bits=3), ((5, 3, 4, 11),), (7, 3, 4, 5), Relu()),
     "conv-stochastic": layer(convolution(), ((4, 3, 4, 8),), (9, 3, 4, 8), Relu(), rounding=Rounding.STOCHASTIC),

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binpoint.backends.kernel import Accumulator, KernelExponents
+from binpoint.backends.kernel import Accumulator, KernelExponents, LeakyRelu
 from binpoint.backends.oracle.accumulate import exact_sum
 from binpoint.backends.tensor_expression.bounds import (
     choose_container,
     choose_reduction,
+    may_fold,
     nominal_magnitudes,
     total_bound,
     weight_magnitudes,
 )
 from binpoint.backends.tensor_expression.plan import Container
 from binpoint.backends.tensor_expression.weights import Weight, weight_filters
+from binpoint.support.numeric import Rounding, fixed_constant
 from tests.backends.layers import LAYERS, LEAKY, batches, random_parameters
 
 SUMS = [name for name, spec in LAYERS.items() if not spec.exact]
@@ -81,3 +84,23 @@ def test_reductions() -> None:
     assert choose_reduction(LAYERS["linear"], Container.INT64, (1 << 31) - 1) == "int32"
     assert choose_reduction(LAYERS["linear"], Container.INT64, 1 << 31) == "int64"
     assert choose_reduction(LAYERS["add"], Container.INT64, 5) == "int64"
+
+
+@pytest.mark.parametrize(
+    ("value", "shift", "slope", "folds"),
+    [
+        ((1 << 29) - 1, 1, Fraction(1, 10), True),
+        (1 << 29, 1, Fraction(1, 10), False),
+        (1, 0, Fraction(1, 10), False),
+        (1, 1, Fraction(3, 2), False),
+        (1, 1, Fraction(256), False),
+        (1, 40, Fraction(1, 1 << 14), True),
+        (1, 40, Fraction(1, 1 << 16), False),
+    ],
+)
+def test_leaky_values_that_may_be_folded(value: int, shift: int, slope: Fraction, *, folds: bool) -> None:
+    """They need one bit below them, and the slope's product 31 bits."""
+    spec = replace(LAYERS["conv-leaky"], activation=LeakyRelu(fixed_constant(slope, 8)))
+    assert may_fold(spec, value, shift) == folds
+    assert not may_fold(replace(spec, activation=None), value, shift)
+    assert not may_fold(replace(spec, rounding=Rounding.STOCHASTIC), value, shift)
