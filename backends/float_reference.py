@@ -1,7 +1,7 @@
 """The network in floating point: for the float accuracy beside the integer one, and for first exponents.
 
-Kernels of a program are computed as the layers they stand for, in NumPy with BLAS. Constants of activations
-are those of the kernel (a leaky slope of 0.1 at 8 bits is 205 * 2^-11); an average pool divides exactly.
+Kernels of a program are computed as the layers they stand for, in NumPy with BLAS: with the network's own constants,
+not with those that stand in for them in fixed point (a leaky slope of 0.1 is 0.1, not 205 * 2^-11).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def divisors(pool: AveragePool, size: tuple[int, int]) -> NDArray[np.int64]:
 
 
 def activate(activation: Activation | None, values: FloatArray) -> FloatArray:
-    """The activation of a kernel, with its constants."""
+    """The activation of a kernel."""
     match activation:
         case None:
             return values
@@ -174,7 +174,7 @@ def activate(activation: Activation | None, values: FloatArray) -> FloatArray:
 
 def real(constant: FixedConstant) -> float:
     """The number that a constant stands for."""
-    return float(np.ldexp(constant.multiplier, -constant.fraction_bits))
+    return float(constant.value if constant.nearest_to is None else constant.nearest_to)
 
 
 def _elements_an_image(spec: KernelSpec) -> int:

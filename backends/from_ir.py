@@ -8,9 +8,9 @@ from xdsl.ir import Operation
 from binpoint.backends.ir_kernels import KernelReader, refusal
 from binpoint.backends.program import KernelCall, Program, ProgramInput
 from binpoint.dialect.fx_program import InputOp, KernelOp, OutputOp, ParameterOp, ProgramOp
-from binpoint.dialect.fx_values import QuantizeOp
+from binpoint.dialect.fx_values import BlockMoveOp, QuantizeOp
 from binpoint.support.diagnostics import Collector, user_error
-from binpoint.support.numeric import TensorClass, TensorPolicy
+from binpoint.support.numeric import Granularity, TensorClass, TensorPolicy
 
 
 def program_from_module(module: ModuleOp) -> Program:
@@ -49,7 +49,7 @@ class _Reader:
 
     def __init__(self, program: ProgramOp) -> None:
         self.program = program
-        self.kernels = KernelReader()
+        self.kernels = KernelReader(blocks=True)
         self.policies: dict[str, TensorPolicy] = {}
         self.inputs: list[ProgramInput] = []
         self.calls: list[KernelCall] = []
@@ -65,7 +65,9 @@ class _Reader:
             if not found:
                 raise refusal(self.program, f"the program has no {what}")
         name = self.program.symbol.data
-        return Program(name, tuple(self.inputs), tuple(self.calls), self.outputs, self.policies)
+        program = Program(name, tuple(self.inputs), tuple(self.calls), self.outputs, self.policies)
+        _check_blocks(self.program, program)
+        return program
 
     def _operation(self, op: Operation) -> None:
         match op:
@@ -78,10 +80,27 @@ class _Reader:
             case KernelOp():
                 self.calls.append(self.kernels.call(op, TensorClass.ACTIVATIONS))
                 end = op.steps()[-1]
-                if isinstance(end, QuantizeOp):
+                if isinstance(end, QuantizeOp | BlockMoveOp) and end.exponent is not None:
                     self.policies[op.label.data] = end.exponent.data
             case OutputOp():
                 # Two layers of the network file may have become one tensor; it leaves once.
                 self.outputs = tuple(dict.fromkeys(self.kernels.name(op, value) for value in op.values))
             case _:
                 raise refusal(op, f"{op.name} stands outside of a kernel", "run outline-kernels")
+
+
+def _check_blocks(op: ProgramOp, program: Program) -> None:
+    """Kernels of one program all find exponents block by block, or none does: the former where any tensor needs it.
+
+    Raises:
+        UserError: some kernels that quantise say how, others do not.
+    """
+    quantising = [call.spec for call in program.calls if not call.spec.exact]
+    silent = [spec.name for spec in quantising if spec.blocks is None]
+    silent += [declared.name for declared in program.inputs if declared.blocks is None]
+    tensors = [tensor for call in program.calls for tensor in (*call.spec.inputs, call.spec.output)]
+    needed = any(tensor.granularity != Granularity() for tensor in tensors)
+    needed = needed or any(call.weight_per_channel for call in program.calls)
+    if silent and (needed or len(silent) < len(quantising) + len(program.inputs)):
+        hint = "give each fx.input and fx.quantize blocks = <...>"
+        raise refusal(op, f'"{silent[0]}" does not say how its blocks get their exponents', hint)

@@ -59,7 +59,9 @@ from binpoint.support.numeric import BITS_RANGE, Granularity, Rounding, TensorCl
 class KernelReader:
     """Reads inputs, parameters and kernels in data-flow order and keeps the names of tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: bool = False) -> None:
+        """`blocks`: whether there are kernels for tensors with more than one exponent."""
+        self.blocks = blocks
         self.names: dict[SSAValue, str] = {}
         self.parameters: set[SSAValue] = set()
         """What kernels may read as a weight or bias."""
@@ -70,7 +72,8 @@ class KernelReader:
         """A declared input."""
         self.names[op.result] = op.label.data
         tensor = self.feature_map(op, op.result)
-        return ProgramInput(op.label.data, tensor, op.scale.data, op.mean.data, op.deviation.data)
+        blocks = None if op.blocks is None else op.blocks.data
+        return ProgramInput(op.label.data, tensor, op.scale.data, op.mean.data, op.deviation.data, blocks)
 
     def parameter(self, op: ParameterOp) -> None:
         """A declared parameter; its format is checked where it is used."""
@@ -89,7 +92,10 @@ class KernelReader:
         first = steps[0]
         sources, weight = _operands(first)
         bias = next((step for step in steps if isinstance(step, fx_values.BiasOp)), None)
-        quantize = steps[-1] if isinstance(steps[-1], fx_values.QuantizeOp) else None
+        end = steps[-1]
+        rounding, blocks = None, None
+        if isinstance(end, fx_values.QuantizeOp | fx_values.BlockMoveOp):
+            rounding, blocks = end.rounding, end.blocks
         activation = next((step for step in steps if isinstance(step, fx_values.ActivationOp)), None)
         spec = KernelSpec(
             name=kernel.label.data,
@@ -98,8 +104,9 @@ class KernelReader:
             output=self._output(kernel, tensor_class),
             activation=None if activation is None else _activation(activation),
             accumulator=_accumulator(first),
-            rounding=Rounding.HALF_EVEN if quantize is None else quantize.rounding.data,
+            rounding=Rounding.HALF_EVEN if rounding is None else rounding.data,
             statistics=any(isinstance(step, fx_values.StatsOp) for step in steps),
+            blocks=None if blocks is None else blocks.data,
         )
         return KernelCall(
             spec=spec,
@@ -107,6 +114,7 @@ class KernelReader:
             weight=None if weight is None else self._parameter(first, weight, TensorClass.WEIGHTS),
             bias=None if bias is None else self._parameter(bias, bias.bias, TensorClass.BIASES),
             fused=kernel.layers.data,
+            weight_per_channel=weight is not None and _granularity(weight).per_channel,
         )
 
     def name(self, op: Operation, value: SSAValue) -> str:
@@ -120,20 +128,21 @@ class KernelReader:
         if not is_feature_map(value):
             raise refusal(op, f"{value.type} is no feature map")
         self.check_tensor(op, value, TensorClass.ACTIVATIONS)
-        return TensorSpec(*map_shape(value), width(value))
+        return TensorSpec(*map_shape(value), width(value), _granularity(value))
 
     def check_tensor(self, op: Operation, value: SSAValue, tensor_class: TensorClass) -> None:
         """Refuse formats that no kernel computes with."""
         assert isinstance(value.type, FixedTensorType)
         granularity = value.type.granularity.data
-        if granularity != Granularity() and granularity not in self._refused:
+        known = self.blocks if tensor_class is not TensorClass.BIASES else False
+        if granularity != Granularity() and not known and granularity not in self._refused:
             self._refused.add(granularity)
             raise user_error(
                 "unsupported-granularity",
                 f"{op.name}: exponents of granularity {granularity}",
                 location=location_of(op),
                 found=str(value.type),
-                expected="exp = tensor: the kernels of this version run one exponent per tensor",
+                expected="exp = tensor: these kernels run one exponent per tensor",
             )
         _check_bits(op, value.type.bits.data, tensor_class)
 
@@ -156,6 +165,11 @@ class KernelReader:
 def refusal(op: Operation, message: str, hint: str | None = None) -> UserError:
     """What is refused because it makes no program."""
     return user_error("not-a-program", f"{op.name}: {message}", location=location_of(op), hint=hint)
+
+
+def _granularity(value: SSAValue) -> Granularity:
+    assert isinstance(value.type, FixedTensorType)
+    return value.type.granularity.data
 
 
 def _operands(op: Operation) -> tuple[list[SSAValue], SSAValue | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from binpoint.backends.kernel import KernelSpec, TensorSpec
+from binpoint.support.numeric import BlockPolicy
 from binpoint.support.numeric import TensorPolicy as TensorPolicy
 
 
@@ -23,6 +24,8 @@ class ProgramInput:
     scale: Fraction = Fraction(1)
     mean: tuple[Fraction, ...] = (Fraction(0),)
     deviation: tuple[Fraction, ...] = (Fraction(1),)
+    blocks: BlockPolicy | None = None
+    """How the host finds the exponents of blocks, in programs that know them."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class KernelCall:
     weight: str | None = None
     bias: str | None = None
     fused: tuple[str, ...] = ()
+    weight_per_channel: bool = False
+    """Whether the weights have an exponent for each output channel."""
 
 
 @dataclass(frozen=True)
@@ -53,3 +58,8 @@ class Program:
     calls: tuple[KernelCall, ...]
     outputs: tuple[str, ...]
     policies: Mapping[str, TensorPolicy] = field(default_factory=dict)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether kernels find exponents block by block: all of them do, or none."""
+        return any(call.spec.blocks is not None for call in self.calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from binpoint.dialect.nn_network import NetworkOp, OutputOp
 from binpoint.dialect.nn_parameters import NamedParameterOp
 from binpoint.dialect.nn_types import feature_map_type, parameter_type
 from binpoint.dialect.policies import NumericAttr
+from binpoint.support.numeric import Granularity, NumericPolicy
 
 LAYER_CLASSES: Mapping[str, type[IRDLOperation]] = {op.name.removeprefix("nn."): op for op in LAYER_OPS}
 """The operation of each layer kind."""
@@ -61,11 +63,16 @@ def build_nn(graph: NetworkGraph) -> ModuleOp:
         values[name] = add(_layer(layer, operands, graph), name)
     operations.append(OutputOp.create(operands=[values[name] for name in graph.outputs]))
     network = NetworkOp.create(
-        properties={"symbol": NameAttr(graph.name), "numeric": NumericAttr(graph.numeric)},
+        properties={"symbol": NameAttr(graph.name), "numeric": NumericAttr(_whole(graph.numeric))},
         regions=[Region(Block(operations))],
         location=to_attribute(graph.location),
     )
     return ModuleOp([network])
+
+
+def _whole(numeric: NumericPolicy) -> NumericPolicy:
+    """The policy where nobody has said what shares an exponent: the elements of a tensor."""
+    return numeric if numeric.granularity is not None else replace(numeric, granularity=Granularity())
 
 
 def _input(declared: Input) -> InputOp:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from binpoint.compiler.block_defaults import has_blocks
 from binpoint.compiler.layers import LAYER_KINDS
 from binpoint.compiler.network import NetworkGraph
 from binpoint.support.diagnostics import Diagnostic
@@ -68,6 +69,8 @@ def _wide_accumulators(network: NetworkGraph, target: Target) -> Iterator[Diagno
 
 
 def _statistics(network: NetworkGraph, target: Target, trained: bool) -> Iterator[Diagnostic]:
+    if has_blocks(network.numeric) and not trained:
+        return  # exponents of blocks follow what PEs analyse, not statistics
     acquired = target.acquires if target.statistics_pes else ()
     layers: dict[tuple[ExponentRule, str], list[str]] = defaultdict(list)
     for name in network.order:

@@ -8,7 +8,16 @@ from binpoint.dialect.assembly import location_of
 from binpoint.dialect.fx_attributes import OnOverflow, OnOverflowAttr
 from binpoint.dialect.policies import PolicyAttr
 from binpoint.support.diagnostics import user_error
-from binpoint.support.numeric import BITS_RANGE, NumericPolicy, TensorClass, TensorPolicy, UpdatePolicy
+from binpoint.support.numeric import (
+    BITS_RANGE,
+    BlockPolicy,
+    BlockWords,
+    Granularity,
+    NumericPolicy,
+    TensorClass,
+    TensorPolicy,
+    UpdatePolicy,
+)
 
 
 class Formats:
@@ -24,6 +33,26 @@ class Formats:
         self.numeric = numeric
         self.accumulator_bits = accumulator_bits
         self.on_overflow = OnOverflowAttr(OnOverflow.WRAP if accumulator_wraps else OnOverflow.SATURATE)
+
+    @property
+    def granularity(self) -> Granularity:
+        """What shares an exponent in feature maps, where a layer says nothing."""
+        return self.numeric.granularity or Granularity()
+
+    def block_policy(self, op: Operation, policy: NumericPolicy) -> BlockPolicy:
+        """How the blocks of a result get their exponents. Raises UserError for positions out of the declared range."""
+        blocks = (policy.blocks or BlockWords()).policy()
+        least, most = policy.exponent_range
+        outside = [position for position in blocks.positions or () if not least <= -position <= most]
+        if outside:
+            raise user_error(
+                "exponent-out-of-range",
+                "a candidate position is outside of the range of its layer's exponents",
+                location=location_of(op),
+                found=f"position {outside[0]}, exponent {-outside[0]}",
+                expected=f"exponents {least} to {most}",
+            )
+        return blocks
 
     def bits(self, policy: NumericPolicy, tensor_class: TensorClass, op: Operation) -> int:
         """The width of a class of tensors. Raises UserError for one that no type has."""

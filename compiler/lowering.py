@@ -7,6 +7,7 @@ the layer's result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -20,18 +21,21 @@ from binpoint.compiler.formats import Formats
 from binpoint.dialect import fx_accumulate, fx_program, fx_values, nn_layers
 from binpoint.dialect.assembly import location_of, value_name
 from binpoint.dialect.attributes import BitsAttr, ConstantAttr, CountAttr, NameAttr, NamesAttr, PaddingAttr, PairAttr
+from binpoint.dialect.block_attributes import BlocksAttr
 from binpoint.dialect.fx_attributes import ReciprocalsAttr
 from binpoint.dialect.fx_types import (
     FixedTensorType,
     accumulator,
     fixed_feature_map,
     fixed_parameter,
+    map_shape,
 )
 from binpoint.dialect.groups import Windowed
 from binpoint.dialect.nn_network import NetworkOp, OutputOp
 from binpoint.dialect.nn_types import feature_map_shape, parameter_shape
 from binpoint.dialect.policies import RoundingAttr
-from binpoint.dialect.shapes import Shape, window_divisors
+from binpoint.dialect.shapes import Pair, Shape, window_divisors
+from binpoint.support.blocks import BlockMove, ReshapeMove, pool_move, reshape_move, resize_move, strided
 from binpoint.support.diagnostics import user_error
 from binpoint.support.numeric import (
     PARAMETER_UPDATE,
@@ -123,7 +127,9 @@ class Lowering(Formats):
         bits = self.bits(policy, TensorClass.ACTIVATIONS, op)
         update = policy.update_for(TensorClass.ACTIVATIONS)
         properties = dict(op.properties) | {"exponent": self.exponent(op, policy, update, (name,))}
-        type_ = fixed_feature_map(feature_map_shape(op.result), bits, policy.granularity)
+        if policy.blocks is not None:
+            properties["blocks"] = BlocksAttr(self.block_policy(op, policy))
+        type_ = fixed_feature_map(feature_map_shape(op.result), bits, self.granularity)
         return self.add(fx_program.InputOp, [], type_, properties, op, name).result
 
     def layer(self, op: nn_layers.LayerOp) -> SSAValue:
@@ -151,8 +157,7 @@ class Lowering(Formats):
     ) -> SSAValue:
         """A parameter by its final name: the layer's name and `weight` or `bias`."""
         policy, name = self.policy(op), f"{op.label.data}.{short}"
-        # Blocks cut feature maps; of a parameter only the channels can have exponents of their own.
-        granularity = Granularity(None, policy.granularity.per_channel)
+        granularity = Granularity(None, tensor_class is TensorClass.WEIGHTS and policy.weights_per_channel)
         type_ = fixed_parameter(shape, self.bits(policy, tensor_class, op), granularity)
         properties: Properties = {
             "label": NameAttr(name),
@@ -175,16 +180,37 @@ class Lowering(Formats):
         name = f"{op.label.data}.{suffix}"
         return self.add(operation, operands, accumulator(shape, width), shared | (properties or {}), op, name).result
 
-    def quantize(self, op: nn_layers.LayerOp, accumulators: SSAValue) -> SSAValue:
-        """The layer's result in the format of activations."""
-        policy = self.policy(op)
-        type_ = fixed_feature_map(
-            feature_map_shape(op.result), self.bits(policy, TensorClass.ACTIVATIONS, op), policy.granularity
-        )
+    def own_granularity(self, op: nn_layers.LayerOp) -> Granularity | None:
+        """What the network says of the layer itself, or of the layer that an activation reads."""
+        for name in op.layers:
+            if name in self.numeric.overrides and self.numeric.overrides[name].granularity is not None:
+                return self.numeric.overrides[name].granularity
+        producer = op.operands[0].owner
+        if isinstance(op, ACTIVATIONS) and isinstance(producer, nn_layers.LayerOp):
+            return self.own_granularity(producer)
+        return None
+
+    def result_granularity(self, op: nn_layers.LayerOp) -> Granularity:
+        """What shares an exponent in a layer's result: as the layer says, else as the network, cut by the stride."""
+        own = self.own_granularity(op)
+        return strided(self.granularity, _stride(op)) if own is None else own
+
+    def quantisation(self, op: nn_layers.LayerOp, policy: NumericPolicy) -> Properties:
+        """How a result is rounded and its exponents are found."""
         properties: Properties = {
             "rounding": RoundingAttr(policy.rounding),
             "exponent": self.exponent(op, policy, policy.update_for(TensorClass.ACTIVATIONS), op.layers),
         }
+        if policy.blocks is not None:
+            properties["blocks"] = BlocksAttr(self.block_policy(op, policy))
+        return properties
+
+    def quantize(self, op: nn_layers.LayerOp, accumulators: SSAValue) -> SSAValue:
+        """The layer's result in the format of activations."""
+        policy = self.policy(op)
+        bits = self.bits(policy, TensorClass.ACTIVATIONS, op)
+        type_ = fixed_feature_map(feature_map_shape(op.result), bits, self.result_granularity(op))
+        properties = self.quantisation(op, policy)
         return self.add(fx_values.QuantizeOp, [accumulators], type_, properties, op, op.label.data).result
 
 
@@ -244,7 +270,7 @@ def _constant(value: Fraction, bits: int) -> ConstantAttr:
     constant = fixed_constant(value, bits)
     if constant.fraction_bits < 0:
         constant = FixedConstant(constant.multiplier << -constant.fraction_bits, 0)
-    return ConstantAttr(constant)
+    return ConstantAttr(constant if constant.value == value else replace(constant, nearest_to=value))
 
 
 def _table(operation: type[fx_accumulate.AccumulateOp]) -> Function:
@@ -300,12 +326,43 @@ def _reshape(lowering: Lowering, op: nn_layers.UnaryOp) -> SSAValue:
 def _exact(
     lowering: Lowering, op: nn_layers.UnaryOp, operation: type[fx_values.ExactOp], properties: Properties
 ) -> SSAValue:
-    """The operand's width and granularity stay."""
+    """The operand's width stays, and its exponents where blocks move whole; else the result is quantised."""
     source = lowering.values[op.input]
     assert isinstance(source.type, FixedTensorType)
-    type_ = fixed_feature_map(op.output_shape(), source.type.bits.data, source.type.granularity.data)
+    before, shape = source.type.granularity.data, op.output_shape()
+    move = _move(op, map_shape(source), shape)
+    granularity = move.granularity(before)
+    if isinstance(move, BlockMove):
+        granularity = lowering.own_granularity(op) or granularity
+        if granularity is None or not move.keeps(before, granularity):
+            granularity = granularity or lowering.result_granularity(op)
+            properties |= lowering.quantisation(op, lowering.policy(op))
+    assert granularity is not None
+    type_ = fixed_feature_map(shape, source.type.bits.data, granularity)
     layers: Properties = {"layers": NamesAttr(op.layers)}
     return lowering.add(operation, [source], type_, layers | properties, op, op.label.data).result
+
+
+def _move(op: nn_layers.UnaryOp, before: Shape, after: Shape) -> BlockMove | ReshapeMove:
+    """Which elements of its input each element of an exact operation's result reads."""
+    match op:
+        case nn_layers.MaxPoolOp() | nn_layers.GlobalMaxPoolOp():
+            kernel, stride, padding = _pool_window(op)
+            return pool_move(before, after, kernel.data, stride.data, padding.data)
+        case nn_layers.UpsampleOp() | nn_layers.ResizeOp():
+            return resize_move(before, after)
+        case _:
+            return reshape_move(before)
+
+
+def _stride(op: nn_layers.LayerOp) -> Pair:
+    """By how much a layer's result is smaller than its input; an activation follows the layer that it reads."""
+    if isinstance(op, Windowed):
+        return op.stride.data
+    producer = op.operands[0].owner
+    if isinstance(op, ACTIVATIONS) and isinstance(producer, nn_layers.LayerOp):
+        return _stride(producer)
+    return 1, 1
 
 
 def _pool_window(op: nn_layers.UnaryOp) -> tuple[PairAttr, PairAttr, PaddingAttr]:

@@ -15,6 +15,7 @@ from typing import Any
 import networkx as nx
 
 from binpoint.compiler.layers import LAYER_KINDS, Shape, ShapeError, format_shape
+from binpoint.support.detector import Detector, check_detector
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, did_you_mean
 from binpoint.support.numeric import NumericPolicy
 from binpoint.support.shapes import MAXIMUM_ELEMENTS
@@ -69,9 +70,10 @@ class NetworkGraph:
         outputs: names of the layers whose results leave the network; none means the layers nobody reads.
         numeric: the numeric policy.
         weights: the safetensors file that the network names, if any.
+        detector: how to read detections out of its outputs, None where it detects nothing.
 
     Raises:
-        UserError: with every fault found (unknown and duplicate names, arity, cycles, shapes).
+        UserError: with every fault found (unknown and duplicate names, arity, cycles, shapes, heads).
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class NetworkGraph:
         numeric: NumericPolicy | None = None,
         weights: Path | None = None,
         location: Location | None = None,
+        detector: Detector | None = None,
     ) -> None:
         self.name = name
         self.inputs = {declared.name: declared for declared in inputs}
@@ -90,6 +93,7 @@ class NetworkGraph:
         self.numeric = numeric or NumericPolicy()
         self.weights = weights
         self.location = location
+        self.detector = detector
         collector = Collector()
         _check_names(inputs, layers, outputs, location, collector)
         collector.raise_any()
@@ -97,6 +101,9 @@ class NetworkGraph:
         collector.raise_any()
         read = {source for layer in layers for source in layer.inputs}
         self.outputs = tuple(outputs) or tuple(layer for layer in self.layers if layer not in read)
+        if detector is not None:
+            found = {output: self.shapes[output] for output in self.outputs}
+            check_detector(detector, found, {declared.name: declared.shape for declared in inputs})
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:

@@ -14,6 +14,7 @@ PASSES: Mapping[str, str] = {
     "lower-nn-to-fx": "LowerNnToFx",
     "fuse-activations": "FuseActivations",
     "prove-accumulators": "ProveAccumulators",
+    "count-positions": "CountPositions",
     "insert-statistics": "InsertStatistics",
     "outline-kernels": "OutlineKernels",
 }

@@ -7,7 +7,7 @@ them, writing the artifact after; both belong to the caller.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,14 @@ from xdsl.passes import ModulePass
 from binpoint.backends.from_ir import program_from_module
 from binpoint.backends.program import Program
 from binpoint.backends.workload import layer_workloads
+from binpoint.compiler.block_defaults import has_blocks, pe_block, with_target_blocks
 from binpoint.compiler.fit import target_misfits
 from binpoint.compiler.frontends.dsl.printer import print_network
 from binpoint.compiler.materialize import materialize_parameters
 from binpoint.compiler.network import NetworkGraph
 from binpoint.compiler.pass_runner import Timing, Watcher
 from binpoint.compiler.passes.canonicalize import Canonicalize
+from binpoint.compiler.passes.count_positions import CountPositions
 from binpoint.compiler.passes.fold_batch_norm import FoldBatchNorm
 from binpoint.compiler.passes.fuse_activations import FuseActivations
 from binpoint.compiler.passes.insert_statistics import InsertStatistics
@@ -32,6 +34,7 @@ from binpoint.compiler.passes.lower_nn_to_fx import LowerNnToFx
 from binpoint.compiler.passes.outline_kernels import OutlineKernels
 from binpoint.compiler.passes.prove_accumulators import ProveAccumulators
 from binpoint.compiler.passes.strip_loss import StripLoss
+from binpoint.compiler.position_report import PositionReport, position_report
 from binpoint.compiler.proofs import AccumulatorProof, accumulator_proofs
 from binpoint.compiler.quantize_parameters import QuantizedParameters, quantize_parameters
 from binpoint.compiler.stages import Stages
@@ -40,8 +43,10 @@ from binpoint.dialect.text import print_module
 from binpoint.scheduling.allocation import schedule_network
 from binpoint.scheduling.document import parse_schedule, print_schedule
 from binpoint.scheduling.schedule import Schedule
+from binpoint.support.detector import Detector
 from binpoint.support.diagnostics import Diagnostic, UserError
 from binpoint.support.files import read_text
+from binpoint.support.numeric import NumericPolicy
 from binpoint.support.target import Target
 
 if TYPE_CHECKING:
@@ -58,13 +63,19 @@ NN_PASSES: tuple[ModulePass, ...] = (StripLoss(), FoldBatchNorm(), Canonicalize(
 """The passes over real numbers, in order."""
 
 
-def fx_passes(target: Target) -> tuple[ModulePass, ...]:
-    """The passes to fixed point and over it, in order, for one target."""
-    statistics = (InsertStatistics(target.acquires),) if target.statistics_pes else ()
+def fx_passes(target: Target, numeric: NumericPolicy | None = None) -> tuple[ModulePass, ...]:
+    """The passes to fixed point and over it, in order, for one target and a network's whole policy.
+
+    Without a policy they are those of a network that knows no blocks.
+    """
+    numeric = numeric or NumericPolicy()
+    acquire = target.statistics_pes and not has_blocks(numeric)
+    statistics = (InsertStatistics(target.acquires),) if acquire else ()
     return (
         LowerNnToFx(target.accumulator_bits, target.accumulator_wraps, target.name),
         FuseActivations(),
         ProveAccumulators(),
+        CountPositions(*pe_block(target, numeric)),
         *statistics,
         OutlineKernels(),
     )
@@ -89,7 +100,9 @@ class Compilation:
 
     Attributes:
         floats: the parameters in float32, by the names of the mantissas.
+        detector: how to read detections out of the program's outputs, None where it detects nothing.
         edited: the schedule that the user gave, None where the target's allocation holds.
+        positions: what the positions of blocks take, and how many a PE meets.
         proofs: one for every kernel that accumulates.
         missing: the statistics that the target lacks for the network's update rules.
         timings: one for every pass, and for every stage without passes.
@@ -106,6 +119,8 @@ class Compilation:
     proofs: tuple[AccumulatorProof, ...]
     missing: tuple[Diagnostic, ...]
     timings: tuple[Timing, ...]
+    detector: Detector | None = None
+    positions: PositionReport = PositionReport()
 
     def artifact(self, origin: Origin | None = None) -> Artifact:
         """What is written to a file; `origin` says where the parameters come from."""
@@ -122,11 +137,14 @@ class Compilation:
             floats=self.floats,
             schedule=self.edited,
             origin=origin,
+            detector=self.detector,
+            channel_exponents=self.parameters.channel_exponents,
         )
 
 
 def lower_network(network: NetworkGraph, target: Target) -> Program:
     """The kernels of a network on a target, without parameters. Raises UserError."""
+    network = with_target_blocks(network, target)
     check_fit(network, target)
     stages = _Stages()
     module = stages.nn(network)
@@ -152,6 +170,7 @@ def compile_network(
             schedule does not fit.
     """
     options = options or CompileOptions()
+    network = with_target_blocks(network, target)
     missing = check_fit(network, target)
     stages = _Stages(options.watch)
     stages.show("network.bp", lambda: print_network(network))
@@ -175,6 +194,8 @@ def compile_network(
         proofs=accumulator_proofs(module),
         missing=tuple(missing),
         timings=tuple(stages.timings),
+        detector=_detector(network, program),
+        positions=position_report(program, module),
     )
 
 
@@ -187,7 +208,7 @@ class _Stages(Stages):
 
     def fx(self, module: ModuleOp, target: Target) -> Program:
         """The layers as kernels; the module holds them afterwards."""
-        self.run(module, fx_passes(target), "fx")
+        self.run(module, fx_passes(target, _network_op(module).numeric.data), "fx")
         with self.timed("kernels", "read-kernels"):
             return program_from_module(module)
 
@@ -203,6 +224,15 @@ class _Stages(Stages):
             schedule = schedule_network(program.name, workloads, batch or DEFAULT_BATCH, target, edited)
         self.show("schedule.json", lambda: print_schedule(schedule, target, {}))
         return schedule, edited
+
+
+def _detector(network: NetworkGraph, program: Program) -> Detector | None:
+    """The network's detector, with its heads under the names of the program's outputs."""
+    if network.detector is None:
+        return None
+    names = dict(zip(network.outputs, program.outputs, strict=True))
+    heads = tuple(replace(head, output=names[head.output]) for head in network.detector.heads)
+    return replace(network.detector, heads=heads)
 
 
 def _network_op(module: ModuleOp) -> NetworkOp:

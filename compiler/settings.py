@@ -22,7 +22,8 @@ from binpoint.compiler.network import NetworkGraph
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, UserError, did_you_mean, user_error
 from binpoint.support.numeric import NumericPolicy, TensorClass
 from binpoint.support.target import Strategy, Target, unused_parameters
-from binpoint.support.target_file import KEYS, parse_target, print_target
+from binpoint.support.target_file import parse_target, print_target
+from binpoint.support.target_keys import KEYS
 from binpoint.support.toml_text import TomlText
 
 OPTION = "--set"
@@ -30,6 +31,7 @@ TARGET = "target"
 SCOPES = ("numeric", "layer", TARGET)
 
 FIELDS = {
+    "blocks": "blocks",
     "constants": "constant_bits",
     "exponent": "granularity",
     "exponent_range": "exponent_range",
@@ -158,16 +160,21 @@ def _with_setting(policy: NumericPolicy, key: str, changed: NumericPolicy) -> Nu
     if key in CLASS_UPDATES:
         updated = CLASS_UPDATES[key]
         return replace(policy, updates={**policy.updates, updated: changed.updates[updated]})
+    if key == "blocks" and policy.blocks is not None and changed.blocks is not None:
+        return replace(policy, blocks=changed.blocks.over(policy.blocks))
     if key in FIELDS:
         return replace(policy, **{FIELDS[key]: getattr(changed, FIELDS[key])})
     tensor_class = TensorClass(key)
+    if tensor_class is TensorClass.WEIGHTS:
+        policy = replace(policy, weights_per_channel=changed.weights_per_channel)
     return policy.with_bits(tensor_class, changed.bits[tensor_class])
 
 
 def _with_setting_everywhere(policy: NumericPolicy, key: str, changed: NumericPolicy) -> NumericPolicy:
     """The same for the network's policy and for layers that have not set it for themselves."""
     overrides = {
-        layer: _with_setting(own, key, changed) if _value(own, key) == _value(policy, key) else own
+        # What shares an exponent is inherited, not copied: see `NumericPolicy`.
+        layer: own if key == "exponent" or _value(own, key) != _value(policy, key) else _with_setting(own, key, changed)
         for layer, own in policy.overrides.items()
     }
     return replace(_with_setting(policy, key, changed), overrides=overrides)
@@ -176,6 +183,8 @@ def _with_setting_everywhere(policy: NumericPolicy, key: str, changed: NumericPo
 def _value(policy: NumericPolicy, key: str) -> Any:
     if key in CLASS_UPDATES:
         return policy.update_for(CLASS_UPDATES[key])
+    if key == TensorClass.WEIGHTS:
+        return policy.width(TensorClass.WEIGHTS), policy.weights_per_channel
     return getattr(policy, FIELDS[key]) if key in FIELDS else policy.width(TensorClass(key))
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from binpoint.backends.program import KernelCall, Program
 from binpoint.backends.training_program import KernelStep, Phase, TrainingProgram
+from binpoint.compiler.block_defaults import with_one_exponent
 from binpoint.compiler.network import NetworkGraph
 from binpoint.compiler.pipeline import CompileOptions, compile_network
 from binpoint.runtime.conversion import quantize
@@ -44,7 +45,9 @@ def compile_trained(
         UserError: a parameter has no finite value, or a running variance is negative.
     """
     floats = _floats(network, trained)
-    artifact = compile_network(network, floats, target, CompileOptions(batch)).artifact(Origin(Source.TRAINING))
+    artifact = compile_network(with_one_exponent(network), floats, target, CompileOptions(batch)).artifact(
+        Origin(Source.TRAINING)
+    )
     if not trained.exponents:
         return artifact
     mantissas, exponents = dict(artifact.mantissas), dict(artifact.exponents)

@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from binpoint.backends.training_from_ir import training_program_from_module
 from binpoint.backends.training_program import TrainingProgram
+from binpoint.compiler.block_defaults import with_one_exponent
 from binpoint.compiler.frontends.dsl.printer import print_network
 from binpoint.compiler.network import NetworkGraph
 from binpoint.compiler.pass_runner import Timing, Watcher
@@ -109,6 +110,7 @@ def compile_training(
     """
     options = options or TrainingOptions()
     missing = check_fit(network, target, trained=True)
+    network = with_one_exponent(network)
     stages = Stages(options.watch)
     stages.show("network.bp", lambda: print_network(network))
     module = stages.build(network, NN_PASSES)

@@ -315,19 +315,22 @@ class WordAttr(ValueAttr[W], ABC, Generic[W]):
 
 @irdl_attr_definition
 class ConstantAttr(ValueAttr[FixedConstant]):
-    """A fixed-point constant of the arithmetic: `205 * 2^-11`."""
+    """A fixed-point constant of the arithmetic: `205 * 2^-11`, or with what it stands in for `205 * 2^-11 for 1/10`."""
 
     name = "fx.constant"
 
     @classmethod
     def parse_value(cls, parser: AttrParser) -> FixedConstant:
-        """Read `205 * 2^-11`."""
-        multiplier = parser.parse_integer(allow_boolean=False)
-        return FixedConstant(multiplier, parse_power(parser))
+        """Read `205 * 2^-11` or `205 * 2^-11 for 1/10`."""
+        multiplier, fraction_bits = parser.parse_integer(allow_boolean=False), parse_power(parser)
+        named = parser.parse_optional_keyword("for") is not None
+        return FixedConstant(multiplier, fraction_bits, parse_fraction(parser) if named else None)
 
     def print_value(self, printer: Printer) -> None:
-        """Write `205 * 2^-11`."""
+        """Write `205 * 2^-11` or `205 * 2^-11 for 1/10`."""
         printer.print_string(str(self.data))
+        if self.data.nearest_to is not None:
+            printer.print_string(f" for {self.data.nearest_to}")
 
     def verify(self) -> None:
         """A constant never has a negative number of fraction bits: 300 is 300 * 2^-0."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from binpoint.dialect.attributes import BitsAttr, ConstantAttr
+from binpoint.dialect.block_attributes import BlocksAttr, PositionsAttr
 from binpoint.dialect.fx_accumulate import ACCUMULATE_OPS
 from binpoint.dialect.fx_attributes import (
     AcquiresAttr,
@@ -53,6 +54,8 @@ FX = Dialect(
         AccumulatorType,
         GranularityAttr,
         PolicyAttr,
+        BlocksAttr,
+        PositionsAttr,
         RoundingAttr,
         BitsAttr,
         ConstantAttr,

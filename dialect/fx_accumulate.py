@@ -17,7 +17,8 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from binpoint.dialect.assembly import ReadableOp
-from binpoint.dialect.attributes import BitsAttr, NamesAttr
+from binpoint.dialect.attributes import BitsAttr, NamesAttr, join_sizes
+from binpoint.dialect.block_attributes import PositionsAttr
 from binpoint.dialect.fx_attributes import OnOverflowAttr, Overflow, OverflowAttr, ReciprocalsAttr
 from binpoint.dialect.fx_types import (
     AccumulatorType,
@@ -40,6 +41,7 @@ from binpoint.dialect.shapes import (
     window_divisors,
     window_shape,
 )
+from binpoint.scheduling.positions import Window, target_positions
 
 
 class AccumulateOp(ReadableOp, ABC):
@@ -104,9 +106,31 @@ class FilterOp(FeatureMapOp, ABC):
 
 @irdl_op_definition
 class Conv2dOp(Convolved, FilterOp):
-    """The sum of products of a window and the filters, group by group."""
+    """The sum of products of a window and the filters, group by group.
+
+    Over blocks, `positions` says how many exponents the window and the target block of a PE meet at most:
+    `positions = [4 of 3x3, 9 of 6x6]` (JP7819764B2 fig. 5A).
+    """
 
     name = "fx.conv2d"
+    positions = opt_prop_def(PositionsAttr)
+
+    def window(self) -> Window:
+        """The window as it slides."""
+        size, padding = map_shape(self.input)[1:], self.padding.data[:2]
+        return Window(size, self.kernel.data, self.stride.data, padding, self.dilation.data)
+
+    def verify_(self) -> None:
+        """The exponents that windows meet are those of the input's blocks."""
+        super().verify_()
+        if self.positions is None:
+            return
+        assert isinstance(self.input.type, FixedTensorType)
+        block = self.input.type.granularity.data.block or map_shape(self.input)[1:]
+        for count, size in self.positions.data:
+            expected = target_positions(self.window(), block, size)
+            if count != expected:
+                raise VerifyException(f"positions = {count} of {join_sizes(size)}, expected {expected}")
 
     def output_shape(self) -> Shape:
         """(K, H, W)."""

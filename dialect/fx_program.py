@@ -32,6 +32,7 @@ from binpoint.dialect.assembly import (
     print_properties,
 )
 from binpoint.dialect.attributes import NameAttr, NamesAttr
+from binpoint.dialect.block_attributes import BlocksAttr
 from binpoint.dialect.fx_accumulate import AccumulateOp
 from binpoint.dialect.fx_types import FixedTensorType, map_shape, parameter_sizes
 from binpoint.dialect.fx_values import ActivationOp, BiasOp, ExactOp, QuantizeOp, StatsOp
@@ -91,7 +92,7 @@ class ProgramOp(IRDLOperation):
 
 @irdl_op_definition
 class InputOp(PixelInput, ReadableOp):
-    """An input of the program; `exponent` says how its exponent is found.
+    """An input of the program; `exponent` says how its exponent is found, `blocks` how each block finds its own.
 
     %image = fx.input "image" scale = 1/255, exponent = <msb-histogram, r_max = 1/50000, range = [-128, 127]>
              : !fx.tensor<?x1x28x28, 8b, exp = tensor>
@@ -100,6 +101,7 @@ class InputOp(PixelInput, ReadableOp):
     name = "fx.input"
     label = prop_def(NameAttr)
     exponent = prop_def(PolicyAttr)
+    blocks = opt_prop_def(BlocksAttr)
     result = result_def(FixedTensorType)
 
     def verify_(self) -> None:

@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from binpoint.dialect.assembly import ReadableOp
 from binpoint.dialect.attributes import ConstantAttr, CountAttr, NamesAttr
+from binpoint.dialect.block_attributes import BlocksAttr
 from binpoint.dialect.fx_attributes import AcquiresAttr
 from binpoint.dialect.fx_types import (
     AccumulatorType,
@@ -22,6 +23,8 @@ from binpoint.dialect.fx_types import (
 from binpoint.dialect.groups import Windowed
 from binpoint.dialect.policies import PolicyAttr, RoundingAttr
 from binpoint.dialect.shapes import Shape, check_shape, check_vector, pool_shape, reshaped
+from binpoint.support.blocks import BlockMove, pool_move, reshape_move, resize_move
+from binpoint.support.numeric import Granularity
 
 
 class AccumulatorOp(ReadableOp, ABC):
@@ -99,6 +102,8 @@ class StatsOp(ReadableOp):
 class QuantizeOp(ReadableOp):
     """Shift to the result's exponent, round, saturate. `exponent` says how that exponent is found.
 
+    `blocks` says how each block finds its own, where the program knows blocks.
+
     %conv1 = fx.quantize (%2) rounding = half-even, exponent = <msb-max, r_max = 0, range = [-128, 127]>
              : !fx.tensor<?x6x24x24, 8b, exp = tensor>
     """
@@ -107,6 +112,7 @@ class QuantizeOp(ReadableOp):
     input = operand_def(AccumulatorType)
     rounding = prop_def(RoundingAttr)
     exponent = prop_def(PolicyAttr)
+    blocks = opt_prop_def(BlocksAttr)
     result = result_def(FixedTensorType)
     traits = traits_def(Pure())
 
@@ -126,13 +132,17 @@ class ExactOp(ReadableOp, ABC):
     def output_shape(self) -> Shape:
         """The (C, H, W) that the result must have."""
 
+    def keeps_exponents(self, before: Granularity, after: Granularity) -> bool:
+        """Whether exponents of the operand's granularity become those of the result's."""
+        return before == after
+
     def verify_(self) -> None:
         """The shape follows; everything else stays."""
         check_shape(self.output_shape(), map_shape(self.result), "the result")
         before, after = self.operands[-1].type, self.result.type
         assert isinstance(before, FixedTensorType)
         assert isinstance(after, FixedTensorType)
-        if (before.bits, before.granularity) != (after.bits, after.granularity):
+        if before.bits != after.bits or not self.keeps_exponents(before.granularity.data, after.granularity.data):
             raise VerifyException(f"{after} has not the width and granularity of {before}")
 
 
@@ -142,11 +152,42 @@ class MoveOp(ExactOp, ABC):
     input = operand_def(FixedTensorType)
 
 
+class BlockMoveOp(MoveOp, ABC):
+    """Windows of a feature map. Where they do not move blocks whole, the result is quantised as that of `QuantizeOp`.
+
+    %pool = fx.max_pool (%x) kernel = 2x2, rounding = half-even, exponent = <...>, blocks = <analyse, ...>
+            : !fx.tensor<?x6x13x13, 8b, exp = block<4x4>>
+    """
+
+    rounding = opt_prop_def(RoundingAttr)
+    exponent = opt_prop_def(PolicyAttr)
+    blocks = opt_prop_def(BlocksAttr)
+
+    @abstractmethod
+    def move(self) -> BlockMove:
+        """What each element of the result reads."""
+
+    def keeps_exponents(self, before: Granularity, after: Granularity) -> bool:
+        """Blocks move whole, or the result is quantised anew."""
+        return self.blocks is not None or before == after or self.move().keeps(before, after)
+
+    def verify_(self) -> None:
+        """What quantises stands together."""
+        super().verify_()
+        if len({self.rounding is None, self.exponent is None, self.blocks is None}) > 1:
+            raise VerifyException("rounding, exponent and blocks are given together")
+
+
 @irdl_op_definition
-class MaxPoolOp(Windowed, MoveOp):
-    """The largest mantissa of a window; padding never wins."""
+class MaxPoolOp(Windowed, BlockMoveOp):
+    """The largest value of a window; padding never wins."""
 
     name = "fx.max_pool"
+
+    def move(self) -> BlockMove:
+        """The window of each element."""
+        before, after = map_shape(self.input), map_shape(self.result)
+        return pool_move(before, after, self.kernel.data, self.stride.data, self.padding.data)
 
     def output_shape(self) -> Shape:
         """Fewer rows and columns, as many channels."""
@@ -154,10 +195,14 @@ class MaxPoolOp(Windowed, MoveOp):
 
 
 @irdl_op_definition
-class ResizeOp(MoveOp):
+class ResizeOp(BlockMoveOp):
     """Nearest neighbour to the result's height and width: row i reads row i * H // H_out, columns alike."""
 
     name = "fx.resize"
+
+    def move(self) -> BlockMove:
+        """The nearest neighbour of each element."""
+        return resize_move(map_shape(self.input), map_shape(self.result))
 
     def output_shape(self) -> Shape:
         """As many channels; any height and width."""
@@ -169,6 +214,10 @@ class ReshapeOp(MoveOp):
     """The same mantissas in the result's shape, channels outermost."""
 
     name = "fx.reshape"
+
+    def keeps_exponents(self, before: Granularity, after: Granularity) -> bool:
+        """Elements keep theirs."""
+        return after == reshape_move(map_shape(self.input)).granularity(before)
 
     def output_shape(self) -> Shape:
         """Any with as many elements."""

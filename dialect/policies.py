@@ -23,6 +23,7 @@ from binpoint.dialect.attributes import (
     parse_text,
     parse_word,
 )
+from binpoint.dialect.block_attributes import parse_words, verify_words, words_text
 from binpoint.support.numeric import (
     CONSTANT_BITS_RANGE,
     EXPONENT_LIMITS,
@@ -133,6 +134,8 @@ class NumericAttr(ValueAttr[NumericPolicy]):
         for update in (self.data.update, *self.data.updates.values()):
             _verify_update(update)
         _verify_range(self.data.exponent_range)
+        if self.data.blocks is not None:
+            verify_words(self.data.blocks)
         check_constant_bits(self.data.constant_bits)
 
     def __hash__(self) -> int:
@@ -143,7 +146,9 @@ class NumericAttr(ValueAttr[NumericPolicy]):
 def _parse_numeric(parser: AttrParser) -> NumericPolicy:
     readers: dict[str, Callable[[], Any]] = {str(each): lambda: parse_bits(parser) for each in TensorClass}
     readers |= {
+        "weight_exponent": lambda: GranularityAttr.parse_value(parser),
         "exponent": lambda: GranularityAttr.parse_value(parser),
+        "blocks": lambda: parse_words(parser),
         "rounding": lambda: RoundingAttr.parse_value(parser),
         "update": lambda: _parse_update(parser),
         "updates": lambda: _parse_updates(parser),
@@ -165,6 +170,8 @@ def _parse_numeric(parser: AttrParser) -> NumericPolicy:
         constant_bits=fields.get("constants", default.constant_bits),
         exponent_range=fields.get("range", default.exponent_range),
         exponents=fields.get("exponents", {}),
+        blocks=fields.get("blocks"),
+        weights_per_channel=fields.get("weight_exponent", Granularity()).per_channel,
         overrides=fields.get("layers", {}),
     )
 
@@ -172,7 +179,9 @@ def _parse_numeric(parser: AttrParser) -> NumericPolicy:
 def _print_numeric(policy: NumericPolicy, printer: Printer) -> None:
     fields = [
         *((str(each), f"{policy.bits[each]}b") for each in TensorClass if each in policy.bits),
-        ("exponent", str(policy.granularity)),
+        *((("exponent", str(policy.granularity)),) if policy.granularity is not None else ()),
+        *((("weight_exponent", "channel"),) if policy.weights_per_channel else ()),
+        *((("blocks", words_text(policy.blocks)),) if policy.blocks is not None else ()),
         ("rounding", str(policy.rounding)),
         ("update", _update_text(policy.update)),
         ("constants", f"{policy.constant_bits}b"),

@@ -17,6 +17,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from binpoint.support.target_blocks import TargetBlocks
+from binpoint.support.target_faults import Fault as Fault
+from binpoint.support.target_faults import InvalidTargetError as InvalidTargetError
+from binpoint.support.target_faults import out_of_range
+
 MAXIMUM_PES = 2**22
 """The largest array that is accepted; schedules stay in 32-bit integers far beyond it."""
 
@@ -58,35 +63,6 @@ class Allocator(StrEnum):
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One thing wrong with a target: the fields involved (the one to change first) and what they should be.
-
-    `code` is "out-of-range" for one value alone, "contradiction" for values that do not fit together.
-    """
-
-    code: str
-    fields: tuple[str, ...]
-    message: str
-    found: str
-    expected: str
-    hint: str | None = None
-
-
-class InvalidTargetError(ValueError):
-    """Values that make no target. A description file's reader turns the faults into located diagnostics."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(f"{fault.message} (found {fault.found})" for fault in faults))
-
-
-def _range(field: str, value: int, least: int, most: int) -> list[Fault]:
-    if least <= value <= most:
-        return []
-    return [Fault("out-of-range", (field,), f"{field} is out of range", str(value), f"{least} to {most}")]
-
-
-@dataclass(frozen=True)
 class Allocation:
     """The allocation strategy and its parameters.
 
@@ -108,7 +84,7 @@ class Allocation:
     def __post_init__(self) -> None:
         faults = []
         for field in ("x", "y", "shift"):
-            faults += _range(field, getattr(self, field), 1, MAXIMUM_PES)
+            faults += out_of_range(field, getattr(self, field), 1, MAXIMUM_PES)
         for field in unused_parameters(self.strategy):
             value, neutral = getattr(self, field), getattr(type(self), field)
             if value != neutral and not faults:
@@ -148,7 +124,7 @@ class Target:
 
     `statistics_pes` lists the numbers of the PEs with a statistics circuit, ascending. `acquires` is any of
     "msb", "lsb". `tile` is (images, output channels) that one PE computes in one round. `grid` is (rows,
-    columns) of the array; PE numbers run along the rows.
+    columns) of the array; PE numbers run along the rows. `blocks` is None for PEs that know one exponent a tensor.
 
     Raises:
         InvalidTargetError: with every value that is out of range or does not fit the others.
@@ -170,6 +146,7 @@ class Target:
     host_link_bytes_per_second: float = 16e9
     local_memory_bytes: int = 65536
     description: str = ""
+    blocks: TargetBlocks | None = None
 
     def __post_init__(self) -> None:
         faults = [
@@ -201,6 +178,8 @@ class Target:
     def notes(self) -> list[str]:
         """What is allowed but surprising."""
         allocation, spacing = self.allocation, self.statistics_spacing
+        if not self.statistics_pes and self.blocks is not None:
+            return []
         if not self.statistics_pes:
             return ["no PE has a statistics circuit, so exponents cannot follow statistics"]
         thinning = allocation.x * allocation.y
@@ -219,10 +198,10 @@ class Target:
         return [Fault("out-of-range", ("name",), message, repr(self.name), expected)]
 
     def _array_faults(self) -> list[Fault]:
-        faults = _range("pes", self.pes, 1, MAXIMUM_PES)
+        faults = out_of_range("pes", self.pes, 1, MAXIMUM_PES)
         for field, most in (("grid", MAXIMUM_PES), ("tile", MAXIMUM_TILE)):
             for size in getattr(self, field):
-                faults += _range(field, size, 1, most)
+                faults += out_of_range(field, size, 1, most)
         if not faults and self.grid[0] * self.grid[1] != self.pes:
             rows, columns = self.grid
             message = f"the grid has {rows * columns} places for {self.pes} PEs"
@@ -258,8 +237,8 @@ class Target:
 
     def _width_faults(self) -> list[Fault]:
         return [
-            *_range("register_bits", self.register_bits, *REGISTER_BITS),
-            *_range("accumulator_bits", self.accumulator_bits, *ACCUMULATOR_BITS),
+            *out_of_range("register_bits", self.register_bits, *REGISTER_BITS),
+            *out_of_range("accumulator_bits", self.accumulator_bits, *ACCUMULATOR_BITS),
         ]
 
     def _physical_faults(self) -> list[Fault]:
@@ -270,7 +249,7 @@ class Target:
                 faults.append(
                     Fault("out-of-range", (field,), f"{field} is out of range", str(value), "a finite number above 0")
                 )
-        return faults + _range("local_memory_bytes", self.local_memory_bytes, 1, 2**48)
+        return faults + out_of_range("local_memory_bytes", self.local_memory_bytes, 1, 2**48)
 
 
 def _acquisition_faults(acquires: tuple[str, ...], needed: bool) -> list[Fault]:

@@ -6,126 +6,30 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable
+from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, did_you_mean, user_error
 from binpoint.support.files import read_text
+from binpoint.support.numeric import BlockWords
 from binpoint.support.target import (
     MAXIMUM_PES,
     Allocation,
-    Allocator,
     Fault,
     InvalidTargetError,
-    RotationCount,
     Strategy,
     Target,
     unused_parameter,
     unused_parameters,
 )
+from binpoint.support.target_blocks import PREFIX, TargetBlocks
+from binpoint.support.target_keys import BY_FIELD, BY_PATH, KEYS, TABLES, Overflow, Sharing
 from binpoint.support.toml_text import TomlText
 
 WHAT = "target file"
-
-
-class Overflow(StrEnum):
-    """What a full accumulator does."""
-
-    SATURATE = "saturate"
-    WRAP = "wrap"
-
-
-@dataclass(frozen=True)
-class ValueType:
-    """A type of value: how messages name it, and the conversion from TOML, which raises ValueError."""
-
-    expected: str
-    convert: Callable[[Any], Any]
-    choices: tuple[str, ...] = ()
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    return value
-
-
-def _integer(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError
-    return float(value) if abs(value) < 1e300 else math.inf
-
-
-def _list_of(convert: Callable[[Any], Any], length: int | None = None) -> Callable[[Any], tuple[Any, ...]]:
-    def convert_list(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list) or (length is not None and len(value) != length):
-            raise ValueError
-        return tuple(convert(item) for item in value)
-
-    return convert_list
-
-
-def _choice(names: type[StrEnum]) -> ValueType:
-    choices = tuple(names)
-    return ValueType(", ".join(f'"{name}"' for name in choices), names, choices)
-
-
-TEXT = ValueType("text in quotes", _text)
-INTEGER = ValueType("a whole number", _integer)
-NUMBER = ValueType("a number", _number)
-PAIR = ValueType("two whole numbers, such as [32, 64]", _list_of(_integer, 2))
-INTEGERS = ValueType("a list of whole numbers", _list_of(_integer))
-NAMES = ValueType("a list of texts in quotes", _list_of(_text))
-
-
-@dataclass(frozen=True)
-class Key:
-    """One key of the file: its path, the field of the target it sets, its type."""
-
-    path: tuple[str, ...]
-    field: str
-    type: ValueType
-    required: bool = False
-
-
-KEYS = (
-    Key(("name",), "name", TEXT, required=True),
-    Key(("description",), "description", TEXT),
-    Key(("array", "pes"), "pes", INTEGER, required=True),
-    Key(("array", "grid"), "grid", PAIR),
-    Key(("array", "tile"), "tile", PAIR),
-    Key(("statistics", "every"), "every", INTEGER),
-    Key(("statistics", "pes"), "statistics_pes", INTEGERS),
-    Key(("statistics", "acquires"), "acquires", NAMES),
-    Key(("arithmetic", "register_bits"), "register_bits", INTEGER),
-    Key(("arithmetic", "accumulator_bits"), "accumulator_bits", INTEGER),
-    Key(("arithmetic", "accumulator_overflow"), "accumulator_overflow", _choice(Overflow)),
-    Key(("allocation", "strategy"), "strategy", _choice(Strategy), required=True),
-    Key(("allocation", "x"), "x", INTEGER),
-    Key(("allocation", "y"), "y", INTEGER),
-    Key(("allocation", "shift"), "shift", INTEGER),
-    Key(("allocation", "rotation"), "rotation", _choice(RotationCount)),
-    Key(("allocation", "allocator"), "allocator", _choice(Allocator)),
-    Key(("physical", "clock_hz"), "clock_hz", NUMBER),
-    Key(("physical", "dram_bytes_per_second"), "dram_bytes_per_second", NUMBER),
-    Key(("physical", "host_link_bytes_per_second"), "host_link_bytes_per_second", NUMBER),
-    Key(("physical", "local_memory_bytes"), "local_memory_bytes", INTEGER),
-)
-"""Every key of a target file, in the order in which files are written."""
-
-_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
-_BY_PATH = {key.path: key for key in KEYS}
-_BY_FIELD = {key.field: key for key in KEYS}
 
 
 def load_target(name_or_path: str) -> Target:
@@ -197,13 +101,13 @@ class _Reader:
 
     def _entries(self) -> Iterable[tuple[tuple[str, ...], Any]]:
         for name, value in self.source.data.items():
-            if name in _TABLES and isinstance(value, dict):
+            if name in TABLES and isinstance(value, dict):
                 yield from (((name, key), item) for key, item in value.items())
             else:
                 yield (name,), value
 
     def _read(self, path: tuple[str, ...], value: Any) -> None:
-        key = _BY_PATH.get(path)
+        key = BY_PATH.get(path)
         if key is None:
             self._unknown(path, value)
             return
@@ -217,13 +121,13 @@ class _Reader:
 
     def _unknown(self, path: tuple[str, ...], value: Any) -> None:
         name = path[-1]
-        if len(path) == 1 and name in _TABLES:
+        if len(path) == 1 and name in TABLES:
             message, expected = f"{name} is a table", f"[{name}] with keys below it"
             self._report(name, "wrong-type", message, self.source.key(*path), _show(value), expected)
             self.faulty.update(key.field for key in KEYS if key.path[0] == name)
             return
         siblings = [key.path[-1] for key in KEYS if key.path[:-1] == path[:-1]]
-        siblings += list(_TABLES) if len(path) == 1 else []
+        siblings += list(TABLES) if len(path) == 1 else []
         elsewhere = [key.path for key in KEYS if key.path[-1] == name and len(key.path) > 1]
         hint = f"{name} belongs to [{elsewhere[0][0]}]" if elsewhere else did_you_mean(name, siblings)
         where = f"[{path[0]}]" if len(path) > 1 else "the top of a target file"
@@ -283,6 +187,24 @@ class _Reader:
                 self._fault(fault)
             return Allocation()
 
+    def _blocks(self, values: dict[str, Any]) -> TargetBlocks | None:
+        """The [blocks] section, whose values it takes out; None where there is none, or a faulty one."""
+        given = {name.removeprefix(PREFIX): values.pop(name) for name in list(values) if name.startswith(PREFIX)}
+        if not given:
+            return None
+        if "size" not in given:
+            if "blocks_size" not in self.faulty:
+                self._missing(("blocks", "size"), "size = [height, width] of a block")
+            return None
+        sharing = given.pop("sharing", Sharing.IMAGE)
+        hardware = {name: given.pop(name) for name in ("size", "filter") if name in given}
+        try:
+            return TargetBlocks(per_channel=sharing is Sharing.CHANNEL, words=BlockWords(**given), **hardware)
+        except InvalidTargetError as error:
+            for fault in error.faults:
+                self._fault(fault)
+            return None
+
     def _build(self, allocation: Allocation) -> Target | None:
         given = dict(self.values)
         overflow = given.pop("accumulator_overflow", Overflow.SATURATE)
@@ -290,8 +212,9 @@ class _Reader:
         given.setdefault("name", "unnamed")
         given.setdefault("grid", square_grid(pes) if 1 <= pes <= MAXIMUM_PES else (1, 1))
         given.setdefault("statistics_pes", ())
+        blocks = self._blocks(given)
         try:
-            return Target(**given, accumulator_wraps=overflow is Overflow.WRAP, allocation=allocation)
+            return Target(**given, blocks=blocks, accumulator_wraps=overflow is Overflow.WRAP, allocation=allocation)
         except InvalidTargetError as error:
             for fault in error.faults:
                 self._fault(fault)
@@ -300,7 +223,7 @@ class _Reader:
     def _fault(self, fault: Fault) -> None:
         if self.faulty & set(fault.fields):
             return
-        path = _BY_FIELD[fault.fields[0]].path
+        path = BY_FIELD[fault.fields[0]].path
         place = self.source.value(*path)
         self._report(fault.fields[0], fault.code, fault.message, place, fault.found, fault.expected, fault.hint)
 
@@ -359,9 +282,19 @@ def _written_values(target: Target) -> dict[str, Any]:
     for field in ("strategy", "x", "y", "shift", "rotation"):
         if field not in unused_parameters(allocation.strategy):
             values[field] = getattr(allocation, field)
+    values |= _written_blocks(target.blocks)
     if not target.description:
         del values["description"]
     return values
+
+
+def _written_blocks(blocks: TargetBlocks | None) -> dict[str, Any]:
+    """What each field of the [blocks] section says; nothing where there is none."""
+    if blocks is None:
+        return {}
+    sharing = Sharing.CHANNEL if blocks.per_channel else Sharing.IMAGE
+    values = {"size": blocks.size, "sharing": sharing, "filter": blocks.filter, **blocks.words.said}
+    return {PREFIX + name: value for name, value in values.items()}
 
 
 def _toml(value: Any) -> str:
@@ -372,6 +305,8 @@ def _toml(value: Any) -> str:
         return "[\n" + textwrap.fill(inside, 110, initial_indent="  ", subsequent_indent="  ") + ",\n]"
     if isinstance(value, str):
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Fraction):
+        return repr(int(value) if value.denominator == 1 else float(value))
     return repr(value)
 
 

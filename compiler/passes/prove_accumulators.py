@@ -4,7 +4,8 @@
 ->  %0 = fx.conv2d (%x, %w) kernel = 5x5, on_overflow = saturate, overflow = impossible, needed = 20b
          : !fx.acc<?x6x24x24, 40b>
 
-The proof takes widths and the length of the reduction, not values; see `compiler.bounds`.
+The proof takes widths and the length of the reduction, not values; see `compiler.bounds`. Over blocks, whose mantissas
+are aligned, it takes the spread of their candidates too; where candidates of several layers meet, there is no proof.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
+from binpoint.compiler.alignment import alignment_bits
 from binpoint.compiler.bounds import needed_bits, needed_sum_bits
 from binpoint.dialect.attributes import BitsAttr, CountAttr
 from binpoint.dialect.fx_accumulate import AccumulateOp
@@ -33,7 +35,10 @@ class ProveAccumulator(RewritePattern):
         """Match what has no proof yet."""
         if op.overflow is not None:
             return
-        needed, available = needed_bits(op), width(op.result)
+        shifts = alignment_bits(op)
+        if shifts is None:
+            return
+        needed, available = needed_bits(op) + shifts, width(op.result)
         op.needed = BitsAttr(needed)
         op.overflow = OverflowAttr(Overflow.IMPOSSIBLE if needed <= available else Overflow.POSSIBLE)
         for use in op.result.uses:

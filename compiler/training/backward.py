@@ -28,7 +28,7 @@ from binpoint.dialect.fx_types import (
 )
 from binpoint.dialect.fx_values import BiasOp, ExactOp, QuantizeOp
 from binpoint.dialect.policies import RoundingAttr
-from binpoint.support.numeric import NumericPolicy, TensorClass
+from binpoint.support.numeric import Granularity, NumericPolicy, TensorClass
 
 Properties = Mapping[str, Attribute]
 
@@ -132,7 +132,7 @@ class Backward(Formats):
         assert isinstance(of.owner, KernelOp)
         policy, tensor_class, shape = self.policy(of.owner), TensorClass.GRADIENTS, map_shape(of)
         accumulators = accumulator(shape, self.bits(policy, TensorClass.ACCUMULATORS, source))
-        result = fixed_feature_map(shape, self.bits(policy, tensor_class, source), policy.granularity)
+        result = fixed_feature_map(shape, self.bits(policy, tensor_class, source), Granularity())
         steps = [self._accumulate(label, source, operation, operands, accumulators, properties)]
         if bias is not None:
             biased = BiasOp.create(operands=[steps[0].results[0], bias], result_types=[accumulators])

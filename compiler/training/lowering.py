@@ -125,7 +125,7 @@ class TrainingLowering(Lowering):
             "exponent": self.exponent(op, policy, update, (name,)),
             "scale_exponent": ExponentAttr(self.target.scale_exponent),
         }
-        type_ = fixed_feature_map(shape, self.bits(policy, TensorClass.GRADIENTS, op), policy.granularity)
+        type_ = fixed_feature_map(shape, self.bits(policy, TensorClass.GRADIENTS, op), Granularity())
         self.add(SoftmaxCrossEntropyOp, [logits], type_, properties, op, name)
         self.losses.append(op.result)
 

@@ -74,3 +74,24 @@ def test_check_reports_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_an_unknown_target_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets", "show", "dlu"]) == 2
     assert "dlu2048" in capsys.readouterr().err
+
+
+def test_hardware_of_both_embodiments_side_by_side(capsys) -> None:
+    assert main(["targets", "hardware", "block16", "block16-neighbour", "--map", "32x56x56", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    first, second = facts["targets"]
+    assert facts["map"] == [32, 56, 56]
+    assert (first["method"], first["delay_buffer_bits"], first["analysis_storage_bits_array"]) == ("analyse", 1280, 0)
+    assert (second["method"], second["delay_buffer_bits"]) == ("predict", 0)
+    assert second["analysis_storage_bits_array"] == 15 * 8 * 10
+    assert second["latency_cycles_block"] < first["latency_cycles_block"]
+    assert main(["targets", "hardware", "block16"]) == 0
+    assert "delay buffer bits (whole array)" in capsys.readouterr().out
+
+
+def test_hardware_of_targets_without_blocks_is_refused(capsys) -> None:
+    assert main(["targets", "hardware", "dlu2048"]) == 2
+    assert "error[no-blocks]" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["targets", "hardware", "block16", "--map", "3x4"])
+    assert caught.value.code == 2

@@ -47,11 +47,11 @@ def test_defaults_fill_a_short_file() -> None:
 
 def test_the_shipped_targets() -> None:
     targets = {name: load_target(name) for name in shipped_targets()}
-    assert set(targets) == {"dlu2048", "full2048", "mechanical2048", "tiny16"}
+    assert set(targets) == {"block16", "block16-neighbour", "dlu2048", "full2048", "mechanical2048", "tiny16"}
     assert all(target.name == name and target.description and not target.notes() for name, target in targets.items())
     dlu = targets["dlu2048"]
     assert (dlu.pes, len(dlu.statistics_pes), dlu.register_bits, dlu.accumulator_bits) == (2048, 128, 16, 40)
-    assert dlu.allocation == Allocation()
+    assert dlu.allocation == Allocation(rotation=RotationCount.CONTINUOUS)
     assert targets["full2048"].statistics_pes == tuple(range(2048))
     assert targets["mechanical2048"].allocation == Allocation(Strategy.MECHANICAL, 4, 4)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import TypeVar
 
 from binpoint.compiler.frontends.dsl import syntax
-from binpoint.compiler.frontends.dsl.faults import suggest
+from binpoint.compiler.frontends.dsl.block_setting import read_blocks
+from binpoint.compiler.frontends.dsl.setting_reader import SettingReader
 from binpoint.compiler.frontends.dsl.source import Source
 from binpoint.compiler.frontends.dsl.values import Evaluator
 from binpoint.support.diagnostics import Collector, UserError
@@ -30,7 +30,11 @@ from binpoint.support.numeric import (
 CLASS_UPDATES = {f"update.{each}": each for each in TensorClass if each is not TensorClass.ACCUMULATORS}
 """The settings of update policies for single classes. Accumulators have no exponent of their own."""
 
-SETTINGS = (*map(str, TensorClass), "constants", "exponent", "exponent_range", "rounding", "update", *CLASS_UPDATES)
+SETTINGS = (
+    *map(str, TensorClass),
+    *("blocks", "constants", "exponent", "exponent_range", "rounding", "update"),
+    *CLASS_UPDATES,
+)
 """The names of the settings."""
 
 LARGEST_BLOCK = 4096
@@ -44,9 +48,6 @@ MOST_HEADROOM = 8
 
 LEAST_CONFIDENCE = Fraction(1, 2)
 """Below, a bound would tolerate more than the sample shows."""
-
-_Word = TypeVar("_Word", bound=StrEnum)
-_Node = syntax.Word | syntax.Expression | syntax.Detail
 
 
 class _Sharing(StrEnum):
@@ -84,28 +85,25 @@ def read_numeric(
     overrides: dict[str, NumericPolicy] = {}
     for item in section.items:
         if isinstance(item, syntax.LayerSection):
-            reader.settings(item.settings.items, policy)
+            start = replace(policy, granularity=None)
+            reader.settings(item.settings.items, start)
             with collector.catch():
                 for name in reader.layer_names(item, layers, instances):
                     # Later sections refine earlier ones; faults have been reported above.
                     refined = _Reader(source, Collector())
-                    overrides[name] = refined.settings(item.settings.items, overrides.get(name, policy))
+                    overrides[name] = refined.settings(item.settings.items, overrides.get(name, start))
     return replace(policy, overrides=overrides)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Reads the settings of one file; faults go to the collector."""
-
-    source: Source
-    collector: Collector
+class _Reader(SettingReader):
+    """Reads the settings of a numeric section."""
 
     def settings(self, settings: Iterable[syntax.Setting], policy: NumericPolicy) -> NumericPolicy:
         """The policy changed by settings, each at most once; what is about all classes comes before single ones."""
         seen: set[str] = set()
         for setting in sorted(settings, key=lambda setting: setting.name.text != "update"):
             with self.collector.catch():
-                self._once(setting.name, seen)
+                self.once(setting.name, seen)
                 policy = self._apply(setting, policy)
         return policy
 
@@ -114,9 +112,9 @@ class _Reader:
         seen = set(exponents)
         for setting in section.settings.items:
             with self.collector.catch():
-                self._once(setting.name, seen)
-                self._only(setting)
-                exponents[setting.name.text] = self._whole(setting.value, *bounds, "the exponent")
+                self.once(setting.name, seen)
+                self.only(setting)
+                exponents[setting.name.text] = self.whole(setting.value, *bounds, "the exponent")
 
     def layer_names(
         self, section: syntax.LayerSection, layers: Sequence[str] | None, instances: Collection[str]
@@ -135,10 +133,13 @@ class _Reader:
             hint = f"layer {name.text}.* is about all layers of the instance"
             message = f'"{name.text}" is a block instance'
             raise UserError(self.source.fault("unknown-layer", message, name.span, expected="a layer", hint=hint))
-        raise self._error("unknown-layer", f'there is no layer "{name.text}"', name, "a layer", layers)
+        raise self.error("unknown-layer", f'there is no layer "{name.text}"', name, "a layer", layers)
 
     def _apply(self, setting: syntax.Setting, policy: NumericPolicy) -> NumericPolicy:
         match setting.name.text:
+            case "blocks":
+                words = read_blocks(setting, self)
+                return replace(policy, blocks=words if policy.blocks is None else words.over(policy.blocks))
             case "constants":
                 return replace(policy, constant_bits=self._bits(setting, *CONSTANT_BITS_RANGE))
             case "exponent":
@@ -146,58 +147,62 @@ class _Reader:
             case "exponent_range":
                 return replace(policy, exponent_range=self._exponent_range(setting))
             case "rounding":
-                return replace(policy, rounding=self._word(setting, Rounding))
+                return replace(policy, rounding=self.word(setting, Rounding))
             case "update":
                 return replace(policy, update=self._update(setting), updates={})
             case name if name in CLASS_UPDATES:
                 return replace(policy, updates={**policy.updates, CLASS_UPDATES[name]: self._update(setting)})
+            case "weights":
+                widened = policy.with_bits(TensorClass.WEIGHTS, self._bits(setting, *BITS_RANGE[TensorClass.WEIGHTS]))
+                return replace(widened, weights_per_channel=self._per_channel(setting))
             case name if name in SETTINGS:
                 tensor_class = TensorClass(name)
                 return policy.with_bits(tensor_class, self._bits(setting, *BITS_RANGE[tensor_class]))
         expected = f"one of {', '.join(SETTINGS)}"
-        raise self._error(
+        raise self.error(
             "unknown-setting", f'there is no setting "{setting.name.text}"', setting.name, expected, SETTINGS
         )
 
     def _bits(self, setting: syntax.Setting, least: int, most: int) -> int:
         """8 bits."""
-        self._only(setting, syntax.Bits)
-        if not setting.details:
-            raise self._error("missing-unit", "a width needs its unit", setting.value, "a width such as 8 bits")
-        return self._whole(setting.value, least, most, f'the width of "{setting.name.text}"', " bits")
+        self.only(setting, syntax.Bits, *((syntax.Per,) if setting.name.text == TensorClass.WEIGHTS else ()))
+        if not any(isinstance(detail, syntax.Bits) for detail in setting.details):
+            raise self.error("missing-unit", "a width needs its unit", setting.value, "a width such as 8 bits")
+        return self.whole(setting.value, least, most, f'the width of "{setting.name.text}"', " bits")
 
-    def _word(self, setting: syntax.Setting, words: type[_Word], *details: type) -> _Word:
-        """One of the words of an enumeration, such as half-even or msb+lsb."""
-        self._only(setting, *details)
-        text = "".join(self.source.text[setting.value.span.start : setting.value.span.end].split())
-        if text not in list(words):
-            message = f'"{setting.name.text}" has no such value'
-            raise self._error("wrong-value", message, setting.value, f"one of {', '.join(words)}", list(words))
-        return words(text)
+    def _per_channel(self, setting: syntax.Setting) -> bool:
+        """Whether `per channel` follows a width."""
+        for detail in setting.details:
+            if isinstance(detail, syntax.Per):
+                if detail.what.text != "channel":
+                    message = "weights have one exponent, or one an output channel"
+                    raise self.error("wrong-value", message, detail.what, "channel", ["channel"])
+                return True
+        return False
 
     def _granularity(self, setting: syntax.Setting) -> Granularity:
         """tensor, channel, block<4x4> or channel-block<4x4>."""
-        sharing = self._word(setting, _Sharing, syntax.Granule)
+        sharing = self.word(setting, _Sharing, syntax.Granule)
         per_channel = sharing in (_Sharing.CHANNEL, _Sharing.CHANNEL_BLOCK)
         if sharing in (_Sharing.TENSOR, _Sharing.CHANNEL):
-            self._only(setting)
+            self.only(setting)
             return Granularity(per_channel=per_channel)
         match setting.details:
             case (syntax.Granule(size=syntax.Size(numbers=(height, width))),):
-                sizes = [self._whole(size, 1, LARGEST_BLOCK, "the size") for size in (height, width)]
+                sizes = [self.whole(size, 1, LARGEST_BLOCK, "the size") for size in (height, width)]
                 return Granularity((sizes[0], sizes[1]), per_channel)
-        raise self._error("wrong-type", "a block has a height and a width", setting.value, f"{sharing}<4x4>")
+        raise self.error("wrong-type", "a block has a height and a width", setting.value, f"{sharing}<4x4>")
 
     def _update(self, setting: syntax.Setting) -> UpdatePolicy:
         """msb-histogram(r_max = 2e-5, window = 16) every 4."""
-        update = UpdatePolicy(self._word(setting, ExponentRule, syntax.Options, syntax.Period))
+        update = UpdatePolicy(self.word(setting, ExponentRule, syntax.Options, syntax.Period))
         for detail in setting.details:
             if isinstance(detail, syntax.Period):
-                update = replace(update, period=self._whole(detail.number, 1, LONGEST_PERIOD, "the period"))
+                update = replace(update, period=self.whole(detail.number, 1, LONGEST_PERIOD, "the period"))
             elif isinstance(detail, syntax.Options):
                 seen: set[str] = set()
                 for option in detail.attributes:
-                    self._once(option.name, seen)
+                    self.once(option.name, seen)
                     update = self._option(option, update)
         return update
 
@@ -206,7 +211,7 @@ class _Reader:
         if name not in known:
             expected = f"one of {', '.join(known)}" if known else "no option"
             message = f'{update.rule} has no option "{name}"'
-            raise self._error("unknown-attribute", message, option.name, expected, known)
+            raise self.error("unknown-attribute", message, option.name, expected, known)
         match name:
             case "r_max":
                 return replace(update, r_max=self._share(option, Fraction(0)))
@@ -215,56 +220,25 @@ class _Reader:
             case "confidence":
                 return replace(update, confidence=self._share(option, LEAST_CONFIDENCE))
             case "window":
-                return replace(update, window=self._whole(option.value, 1, LONGEST_WINDOW, "the window"))
+                return replace(update, window=self.whole(option.value, 1, LONGEST_WINDOW, "the window"))
             case "patience":
-                return replace(update, patience=self._whole(option.value, 1, LONGEST_PATIENCE, "the patience"))
+                return replace(update, patience=self.whole(option.value, 1, LONGEST_PATIENCE, "the patience"))
             case _:
-                return replace(update, headroom=self._whole(option.value, 0, MOST_HEADROOM, "the headroom"))
+                return replace(update, headroom=self.whole(option.value, 0, MOST_HEADROOM, "the headroom"))
 
     def _share(self, option: syntax.Attribute, least: Fraction) -> Fraction:
         share = Evaluator(self.source, {}).number(option.value)
         if not least <= share < 1:
             expected = f"at least {format_number(least)} and less than 1"
-            raise self._error("out-of-range", f'"{option.name.text}" is out of range', option.value, expected)
+            raise self.error("out-of-range", f'"{option.name.text}" is out of range', option.value, expected)
         return share
 
     def _exponent_range(self, setting: syntax.Setting) -> tuple[int, int]:
         """[-128, 127]."""
-        self._only(setting)
+        self.only(setting)
         match setting.value:
             case syntax.List(items=(first, last)):
-                least, most = (self._whole(item, *EXPONENT_LIMITS, "the exponent") for item in (first, last))
+                least, most = (self.whole(item, *EXPONENT_LIMITS, "the exponent") for item in (first, last))
                 if least <= most:
                     return least, most
-        raise self._error("wrong-type", "this is no range of exponents", setting.value, "[smallest, largest]")
-
-    def _once(self, name: syntax.Word, seen: set[str]) -> None:
-        if name.text in seen:
-            raise self._error("duplicate-setting", f'"{name.text}" is set twice', name, "each name once")
-        seen.add(name.text)
-
-    def _only(self, setting: syntax.Setting, *allowed: type) -> None:
-        """Refuse what may not follow a value, and what follows it twice."""
-        left = list(allowed)
-        for detail in setting.details:
-            if type(detail) not in left:
-                message = f'this does not belong to a value of "{setting.name.text}"'
-                raise self._error("wrong-type", message, detail, "the next setting")
-            left.remove(type(detail))
-
-    def _whole(self, expression: syntax.Expression, least: int, most: int, what: str, unit: str = "") -> int:
-        value = Evaluator(self.source, {}).value(expression)
-        expected = f"a whole number from {least} to {most}{unit}"
-        if isinstance(value, bool) or not isinstance(value, Fraction) or value.denominator != 1:
-            raise self._error("wrong-type", f"{what} must be a whole number", expression, expected)
-        if not least <= value <= most:
-            message = f"{what} is out of range"
-            shown = f"{format_number(value)}{unit}"
-            raise UserError(self.source.fault("out-of-range", message, expression.span, found=shown, expected=expected))
-        return int(value)
-
-    def _error(self, code: str, message: str, node: _Node, expected: str, known: Collection[str] = ()) -> UserError:
-        """An error at a node; `known` are the words that it could have been."""
-        found = self.source.excerpt(node.span)
-        hint = suggest(found, known, self.collector)
-        return UserError(self.source.fault(code, message, node.span, found=found, expected=expected, hint=hint))
+        raise self.error("wrong-type", "this is no range of exponents", setting.value, "[smallest, largest]")

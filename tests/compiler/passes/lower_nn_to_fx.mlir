@@ -1,7 +1,7 @@
 // Every layer becomes operations of its own; formats come from the network, then from the options.
 // RUN: binpoint opt %s -p 'lower-nn-to-fx{accumulator-bits=48 accumulator-wraps=true target=tests}'
 
-nn.network @net numeric = <activations = 8b, biases = 12b, exponent = tensor, rounding = floor, update = <msb-max>, constants = 8b, range = [-9, 9], exponents = {"conv" = -3, "conv.weight" = -5}, layers = {"conv" = <activations = 16b, weights = 4b, exponent = channel, rounding = half-up, update = <fixed>, constants = 6b, range = [-8, 8]>}> {
+nn.network @net numeric = <activations = 8b, biases = 12b, exponent = tensor, rounding = floor, update = <msb-max>, constants = 8b, range = [-9, 9], exponents = {"conv" = -3, "conv.weight" = -5}, layers = {"conv" = <activations = 16b, weights = 4b, exponent = channel, weight_exponent = channel, rounding = half-up, update = <fixed>, constants = 6b, range = [-8, 8]>}> {
   %image = nn.input "image" mean = [1/2] : tensor<?x2x4x4xf32>
   %w = nn.parameter "conv.weight" : tensor<4x2x1x1xf32>
   %b = nn.parameter "conv.bias" : tensor<4xf32>
@@ -24,13 +24,13 @@ nn.network @net numeric = <activations = 8b, biases = 12b, exponent = tensor, ro
 // CHECK-NEXT:    %image = fx.input "image" exponent = <msb-max, range = [-9, 9]>, mean = [1/2] : !fx.tensor<?x2x4x4, 8b, exp = tensor>
 // CHECK-NEXT:    %conv.weight = fx.parameter "conv.weight" exponent = <msb-max, range = [-8, 8], initial = -5> : !fx.tensor<4x2x1x1, 4b, exp = channel>
 // CHECK-NEXT:    %conv.acc = fx.conv2d (%image, %conv.weight) kernel = 1x1, layers = ["conv", "bn"], on_overflow = wrap : !fx.acc<?x4x4x4, 48b>
-// CHECK-NEXT:    %conv.bias = fx.parameter "conv.bias" exponent = <msb-max, range = [-8, 8]> : !fx.tensor<4, 16b, exp = channel>
+// CHECK-NEXT:    %conv.bias = fx.parameter "conv.bias" exponent = <msb-max, range = [-8, 8]> : !fx.tensor<4, 16b, exp = tensor>
 // CHECK-NEXT:    %conv.biased = fx.bias (%conv.acc, %conv.bias) : !fx.acc<?x4x4x4, 48b>
 // CHECK-NEXT:    %conv = fx.quantize (%conv.biased) rounding = half-up, exponent = <fixed, range = [-8, 8], initial = -3> : !fx.tensor<?x4x4x4, 16b, exp = channel>
 
 // An activation without a policy follows the layer before: 16 bits, 6-bit constants. 300 is 38 * 2^3 at 6 bits.
 // CHECK-NEXT:    %leaky.wide = fx.widen (%conv) layers = ["leaky"], on_overflow = wrap : !fx.acc<?x4x4x4, 48b>
-// CHECK-NEXT:    %leaky.acc = fx.leaky_relu (%leaky.wide) slope = 304 * 2^-0, layers = ["leaky"]
+// CHECK-NEXT:    %leaky.acc = fx.leaky_relu (%leaky.wide) slope = 304 * 2^-0 for 300, layers = ["leaky"]
 // CHECK-NEXT:    %leaky = fx.quantize (%leaky.acc) rounding = half-up, exponent = <fixed, range = [-8, 8]> : !fx.tensor<?x4x4x4, 16b, exp = channel>
 // CHECK-NEXT:    %six.wide = fx.widen (%image)
 // CHECK-NEXT:    %six.acc = fx.clip (%six.wide) limit = 192 * 2^-5, layers = ["six"]
