@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from binpoint.cli.schedule_options import count
 
 if TYPE_CHECKING:
+    from binpoint.backends.blocks import BlockBackend
     from binpoint.backends.training_backend import TrainingBackend
+
+    class AnyBackend(TrainingBackend, BlockBackend, Protocol):
+        """Computes everything: plain kernels, training, blocks."""
 
 
 def add_backend_arguments(parser: argparse._ActionsContainer) -> None:
@@ -39,7 +43,7 @@ def chosen_threads(name: str, asked: int | None) -> int:
     return min(asked or available_cores(), available_cores())
 
 
-def make_backend(name: str, threads: int) -> TrainingBackend:
+def make_backend(name: str, threads: int) -> AnyBackend:
     """The backend of that name. The oracle has one thread."""
     if name == "oracle":
         from binpoint.backends.oracle.backend import OracleBackend

@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binpoint.cli.backend_options import add_backend_arguments, chosen_threads, make_backend
+from binpoint.cli.detection_options import add_detection_arguments, detects
+from binpoint.cli.run_session import (
+    STATISTICS,
+    add_session_arguments,
+    check_exponents,
+    load_artifact,
+    open_session,
+)
 from binpoint.cli.schedule_options import count
 
 if TYPE_CHECKING:
-    from binpoint.backends.kernel import Backend
+    from binpoint.cli.run_report import Report
     from binpoint.runtime.artifact import Artifact
-    from binpoint.runtime.controllers import Controller
     from binpoint.runtime.data import Samples
-    from binpoint.runtime.execution import Executor
 
 ARRAY, ARRAYS = ".npy", ".npz"
 """The formats of outputs: one array, or one for each output of the network."""
@@ -27,7 +33,7 @@ SHOWN_SAMPLES = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("artifact", type=Path, metavar="FILE.bpz", help="what `binpoint compile` wrote")
+    add_session_arguments(parser)
     data = parser.add_mutually_exclusive_group(required=True)
     data.add_argument(
         "--data", metavar="DATA", help="mnist:DIR (test set), mnist:DIR#train, a .npz file, or a folder of images"
@@ -39,43 +45,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="one .npy file or image files; NAME=FILE for an input; may be repeated",
     )
+    add_detection_arguments(parser, data)
     parser.add_argument("--batch", type=count, metavar="N", help="images of a mini-batch (default: as compiled)")
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N images")
     parser.add_argument("--resize", action="store_true", help="scale image files to the network's input")
-    parser.add_argument(
-        "--exponents",
-        choices=("fixed", "statistics"),
-        default="fixed",
-        help="keep the first exponents (default), or let them follow statistics, one mini-batch late",
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of stochastic rounding (default 0)")
     add_backend_arguments(parser)
     parser.add_argument("--literal", action="store_true", help="execute round by round and PE by PE; slow")
     parser.add_argument("--no-statistics", action="store_true", help="let no PE take statistics; faster")
     parser.add_argument("--no-float", action="store_true", help="do not run the float network beside")
+    parser.add_argument("--snr", action="store_true", help="compare every layer with the float network (over blocks)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the output as .npy, or all outputs as .npz")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the artifact and print what came out."""
+    from binpoint.cli.detect import detect_pictures, load_stream
     from binpoint.cli.output import print_json, progress
-    from binpoint.cli.run_report import Report, Way, facts, print_report, print_samples, warnings
-    from binpoint.runtime.artifact import read_artifact
+    from binpoint.cli.run_report import Report, Way, facts, print_report, print_samples
     from binpoint.runtime.evaluation import evaluate, float_accuracy
-    from binpoint.runtime.session import Session
-    from binpoint.support.diagnostics import printable
 
     _check_options(arguments)
-    artifact = read_artifact(arguments.artifact)
+    artifact = load_artifact(arguments)
+    exponents = check_exponents(arguments, artifact)
     _check_output(arguments.output, _read_files(arguments), artifact.program.outputs)
-    samples = _load(arguments, artifact)
-    controller = _controller(arguments.exponents, artifact)
+    stream = load_stream(arguments, artifact) if detects(arguments, artifact) else None
+    samples = _load(arguments, artifact) if stream is None else stream.samples
     threads = chosen_threads(arguments.backend, arguments.threads)
     backend = make_backend(arguments.backend, threads)
-    executor = _executor(backend, artifact, literal=arguments.literal)
-    session = Session(artifact, executor, controller, seed=arguments.seed, statistics=not arguments.no_statistics)
+    session = open_session(artifact, backend, exponents, arguments)
     batch = arguments.batch or artifact.batch
+    way = Way(backend.name, threads, batch, literal=arguments.literal)
+    if stream is not None:
+        report, outputs = detect_pictures(arguments, stream, session, way)
+        if arguments.output is not None:
+            _write_outputs(arguments.output, outputs)
+        _warn(report)
+        return 0
     show = samples.labels is None and len(samples) <= SHOWN_SAMPLES and not arguments.json
     with progress("fixed point", len(samples)) as advance:
         evaluation = evaluate(
@@ -93,7 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
     if samples.labels is not None and not arguments.no_float:
         with progress("floating point", len(samples)) as advance:
             beside = float_accuracy(artifact, samples, batch, advance)
-    way = Way(backend.name, threads, batch, literal=arguments.literal)
     report = Report(artifact, session, samples, evaluation, beside, way)
     if arguments.json:
         print_json(facts(report))
@@ -101,9 +106,16 @@ def run(arguments: argparse.Namespace) -> int:
         print_report(report)
     if show:
         print_samples(report)
+    _warn(report)
+    return 0
+
+
+def _warn(report: Report) -> None:
+    from binpoint.cli.run_report import warnings
+    from binpoint.support.diagnostics import printable
+
     for warning in warnings(report):
         print(f"warning: {printable(warning)}", file=sys.stderr)
-    return 0
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -111,7 +123,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     from binpoint.support.diagnostics import Collector, Diagnostic
 
     collector = Collector()
-    if arguments.no_statistics and arguments.exponents == "statistics":
+    if arguments.no_statistics and arguments.exponents == STATISTICS:
         message = "exponents cannot follow statistics that nobody takes"
         found = "--exponents statistics --no-statistics"
         collector.add(Diagnostic("contradicting-options", message, found=found))
@@ -146,6 +158,8 @@ def _check_output(path: Path | None, inputs: Sequence[Path], outputs: tuple[str,
 
 def _read_files(arguments: argparse.Namespace) -> list[Path]:
     """The data files that the options name; NAME=FILE may be a file of that whole name."""
+    if arguments.frames is not None:
+        return [arguments.frames]
     words = [arguments.data] if arguments.input is None else arguments.input
     return [Path(part) for word in words for part in (word, word.partition("=")[2]) if part]
 
@@ -159,23 +173,6 @@ def _load(arguments: argparse.Namespace, artifact: Artifact) -> Samples:
     else:
         samples = load_inputs(arguments.input, inputs, resize=arguments.resize)
     return samples.limited(arguments.limit)
-
-
-def _controller(name: str, artifact: Artifact) -> Controller:
-    from binpoint.runtime.controllers import FixedController, StatisticsController
-
-    if name == StatisticsController.name:
-        return StatisticsController(artifact.program, artifact.floats, artifact.exponents, artifact.target)
-    return FixedController(artifact.program, artifact.floats, artifact.exponents)
-
-
-def _executor(backend: Backend, artifact: Artifact, *, literal: bool) -> Executor:
-    from binpoint.runtime.execution import LayerExecutor
-    from binpoint.runtime.literal import LiteralExecutor
-
-    if literal:
-        return LiteralExecutor(backend, artifact.program, artifact.mantissas, artifact.target.tile)
-    return LayerExecutor(backend, artifact.program, artifact.mantissas)
 
 
 def _write_outputs(path: Path, outputs: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from binpoint.cli.output import print_table
+from binpoint.cli.run_blocks_report import map_facts, print_maps
 from binpoint.runtime.artifact import Artifact
+from binpoint.runtime.blocks.report import MapReport
+from binpoint.runtime.blocks.session import BlockSession
 from binpoint.runtime.data import Samples
 from binpoint.runtime.evaluation import Evaluation, top_classes
 from binpoint.runtime.manifest import Source, origin_facts
@@ -35,7 +39,7 @@ class Report:
     """A finished run: what ran, on what data, how, and what came out."""
 
     artifact: Artifact
-    session: Session
+    session: Session | BlockSession
     data: Samples
     evaluation: Evaluation
     float_accuracy: float | None
@@ -53,14 +57,14 @@ def facts(report: Report) -> dict[str, Any]:
         "threads": way.threads,
         "literal": way.literal,
         "batch": way.batch,
-        "exponents": report.session.controller.name,
+        "exponents": _exponents(report),
         "samples": evaluation.samples,
         "accuracy": evaluation.accuracy,
         "float_accuracy": report.float_accuracy,
         "images_per_second": evaluation.images_per_second,
         "predictions": _predictions(report),
-        "inputs": [_tensor_facts(tensor, report) for tensor in report.session.inputs],
-        "layers": [_tensor_facts(tensor, report) for tensor in report.session.layers],
+        "inputs": [_facts_of(tensor, report) for tensor in report.session.inputs],
+        "layers": [_facts_of(tensor, report) for tensor in report.session.layers],
     }
 
 
@@ -71,10 +75,14 @@ def print_report(report: Report) -> None:
     if evaluation.accuracy is not None:
         beside = "" if report.float_accuracy is None else f" (in float {report.float_accuracy:.2%})"
         print(f"accuracy {evaluation.accuracy:.2%}{beside} on {evaluation.samples} images")
-    moving = session.controller.observes
-    columns = ("tensor", "exponent", *(("moves",) if moving else ()), "saturated", "underflowed", "top bit", "samples")
-    rows = [_row(tensor, report, moving) for tensor in (*session.inputs, *session.layers)]
-    print_table(f"{program.name} on {target.name}, {session.controller.name} exponents", columns, rows)
+    title = f"{program.name} on {target.name}, {_exponents(report)} exponents"
+    if isinstance(session, BlockSession):
+        print_maps(title, (*session.inputs, *session.layers))
+    else:
+        moving = session.controller.observes
+        moves = ("moves",) if moving else ()
+        columns = ("tensor", "exponent", *moves, "saturated", "underflowed", "top bit", "samples")
+        print_table(title, columns, [_row(tensor, report, moving) for tensor in (*session.inputs, *session.layers)])
     way = report.way
     literal = "; literal: not a measure of speed" if way.literal else ""
     print(
@@ -105,7 +113,7 @@ def warnings(report: Report) -> Iterator[str]:
         if tensor.events.accumulator_overflows:
             found = f"{tensor.events.accumulator_overflows} of {tensor.events.results} results"
             yield f'{found} of "{tensor.name}" overflowed the {report.artifact.target.accumulator_bits}-bit accumulator'
-    for name, times in report.session.controller.clamps.items():
+    for name, times in _clamps(report).items():
         if times:
             low, high = report.artifact.program.policies[name].exponent_range
             yield f'the exponent of "{name}" was kept between {low} and {high} {times} time{"s" * (times > 1)}'
@@ -120,13 +128,30 @@ def _predictions(report: Report) -> list[dict[str, Any]] | None:
     return [{"sample": name, "class": int(found)} for name, found in zip(names, classes, strict=False)]
 
 
+def _exponents(report: Report) -> str:
+    """Where exponents came from, as the command line says it."""
+    session = report.session
+    return str(session.method) if isinstance(session, BlockSession) else session.controller.name
+
+
+def _clamps(report: Report) -> Counter[str]:
+    session = report.session
+    return session.clamps if isinstance(session, BlockSession) else session.controller.clamps
+
+
+def _facts_of(tensor: TensorReport | MapReport, report: Report) -> dict[str, Any]:
+    if isinstance(tensor, MapReport):
+        return map_facts(tensor, _clamps(report)[tensor.name])
+    return _tensor_facts(tensor, report)
+
+
 def _tensor_facts(tensor: TensorReport, report: Report) -> dict[str, Any]:
     histogram = _histogram(tensor, report)
     return {
         "name": tensor.name,
         "exponent": tensor.exponent,
         "exponent_changes": tensor.exponent_changes,
-        "exponent_clamps": report.session.controller.clamps[tensor.name],
+        "exponent_clamps": _clamps(report)[tensor.name],
         "saturated": tensor.events.saturated / tensor.events.results,
         "underflowed": tensor.events.underflowed / tensor.events.results,
         "accumulator_overflows": tensor.events.accumulator_overflows / tensor.events.results,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,19 @@ from binpoint.backends.program import Program
 from binpoint.backends.workload import layer_workloads
 from binpoint.runtime import archive
 from binpoint.runtime import manifest as manifests
+from binpoint.runtime.detection.document import parse_detector, print_detector
 from binpoint.runtime.manifest import Manifest, Origin
-from binpoint.runtime.tensors import parse_exponents, print_exponents, read_floats, read_mantissas, write_tensors
+from binpoint.runtime.tensors import (
+    Exponents,
+    parse_exponents,
+    print_exponents,
+    read_floats,
+    read_mantissas,
+    write_tensors,
+)
 from binpoint.scheduling.document import parse_schedule, print_schedule
 from binpoint.scheduling.schedule import Schedule
+from binpoint.support.detector import Detector, check_detector
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, UserError, user_error
 from binpoint.support.files import read_bytes, write_atomically
 from binpoint.support.numeric import TensorPolicy
@@ -32,11 +41,11 @@ from binpoint.support.target_file import parse_target, print_target
 
 WHAT = "artifact"
 
-PROGRAM, TARGET, SCHEDULE = "program.mlir", "target.toml", "schedule.json"
+PROGRAM, TARGET, SCHEDULE, DETECTION = "program.mlir", "target.toml", "schedule.json", "detection.json"
 MANTISSAS, EXPONENTS, FLOATS = "weights.safetensors", "exponents.json", "float.safetensors"
 
 REQUIRED_MEMBERS = (PROGRAM, TARGET, MANTISSAS, EXPONENTS, FLOATS)
-OPTIONAL_MEMBERS = (SCHEDULE,)
+OPTIONAL_MEMBERS = (SCHEDULE, DETECTION)
 
 
 @dataclass(frozen=True)
@@ -49,10 +58,12 @@ class Artifact:
         target: the PE array.
         batch: the number of images that it was compiled for; sessions may run others.
         mantissas: parameters by name, weight (K, C / groups, R, S) or bias (K,).
-        exponents: of every parameter, and of inputs and results where the user or a calibration gave one.
+        exponents: of every parameter with one, and of inputs and results where the user or a calibration gave one.
+        channel_exponents: of the output channels of weights per channel, (K,) by name.
         floats: the float32 parameters, of the same names and shapes: the yardstick of accuracy.
         schedule: the schedule that the user edited, None for the target's own allocation.
         origin: where the parameters come from, None where nobody said.
+        detector: how to read detections out of the outputs, None where the network detects nothing.
     """
 
     program: Program
@@ -64,6 +75,8 @@ class Artifact:
     floats: Mapping[str, NDArray[np.float32]]
     schedule: Schedule | None = None
     origin: Origin | None = None
+    detector: Detector | None = None
+    channel_exponents: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def write_artifact(path: Path, artifact: Artifact) -> None:
@@ -104,10 +117,12 @@ def _members(artifact: Artifact) -> dict[str, bytes]:
     texts = {
         PROGRAM: artifact.ir,
         TARGET: print_target(artifact.target),
-        EXPONENTS: print_exponents(artifact.exponents),
+        EXPONENTS: print_exponents(Exponents(artifact.exponents, artifact.channel_exponents)),
     }
     if artifact.schedule is not None:
         texts[SCHEDULE] = print_schedule(artifact.schedule, artifact.target, {})
+    if artifact.detector is not None:
+        texts[DETECTION] = print_detector(artifact.detector)
     members = {name: text.encode("utf-8") for name, text in texts.items()}
     members[MANTISSAS] = write_tensors(artifact.mantissas)
     members[FLOATS] = write_tensors(artifact.floats)
@@ -142,17 +157,32 @@ def _artifact(members: Mapping[str, bytes], manifest: Manifest, path: Path) -> A
     if SCHEDULE in members:
         text = _text(members, SCHEDULE, path)
         schedule = parse_schedule(text, place(SCHEDULE), program.name, layer_workloads(program), target)
+    detector = None
+    if DETECTION in members:
+        with _placed(place(DETECTION)):
+            detector = parse_detector(_text(members, DETECTION, path), place(DETECTION))
+            _check_heads(detector, program)
+    exponents = parse_exponents(_text(members, EXPONENTS, path), program, EXPONENTS, str(path))
     return Artifact(
         program=program,
         ir=ir,
         target=target,
         batch=manifest.batch,
         mantissas=read_mantissas(members[MANTISSAS], program, MANTISSAS, str(path)),
-        exponents=parse_exponents(_text(members, EXPONENTS, path), program, EXPONENTS, str(path)),
+        exponents=exponents.tensors,
+        channel_exponents=exponents.channels,
         floats=read_floats(members[FLOATS], program, FLOATS, str(path)),
         schedule=schedule,
         origin=manifest.origin,
+        detector=detector,
     )
+
+
+def _check_heads(detector: Detector, program: Program) -> None:
+    """Refuse a detector that does not fit the program's outputs and inputs. Raises UserError."""
+    shapes = {call.spec.name: call.spec.output.shape for call in program.calls}
+    outputs = {name: shapes[name] for name in program.outputs}
+    check_detector(detector, outputs, {declared.name: declared.tensor.shape for declared in program.inputs})
 
 
 def _check_names(place: str, names: Mapping[str, str | None], expected: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,43 @@ from binpoint.backends.float_reference import run_float
 from binpoint.backends.program import Program
 from binpoint.runtime.artifact import Artifact
 from binpoint.runtime.data import Samples
-from binpoint.runtime.session import Session
+from binpoint.runtime.pixels import FloatArray
 from binpoint.support.diagnostics import user_error
+
+
+class Scored(Protocol):
+    """A tensor that leaves the network: numbers (N, C, H, W), and what orders the classes of a sample."""
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The numbers."""
+
+    @property
+    def scores(self) -> NDArray[Any]:
+        """Numbers in the same order."""
+
+
+class Result(Protocol):
+    """What one batch gave."""
+
+    @property
+    def outputs(self) -> Mapping[str, Scored]:
+        """The network's outputs by name."""
+
+    @property
+    def seconds(self) -> float:
+        """The time of the fixed-point inference."""
+
+
+class Runner(Protocol):
+    """A session of any kind."""
+
+    def run(self, inputs: Mapping[str, FloatArray]) -> Result:
+        """Run one batch: numbers (N, C, H, W) by input name."""
+
+    def warm_up(self, inputs: Mapping[str, FloatArray]) -> None:
+        """Run one batch and forget it."""
+
 
 Advance = Callable[[int], None]
 """Called with the number of images after each mini-batch."""
@@ -58,7 +93,7 @@ def class_output(program: Program) -> str | None:
 
 def evaluate(
     program: Program,
-    session: Session,
+    session: Runner,
     samples: Samples,
     batch: int,
     *,
@@ -93,7 +128,7 @@ def evaluate(
         for name, outputs in kept.items():
             outputs.append(_flat(result.outputs[name].values))
         if scored is not None:
-            classes.append(_classes(result.outputs[scored].mantissas))
+            classes.append(_classes(result.outputs[scored].scores))
         if advance is not None:
             advance(len(part))
     found = np.concatenate(classes) if classes else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,28 +58,11 @@ class ImageFiles:
 
     def _pixels(self, path: Path) -> NDArray[np.uint8]:
         """One image as (C, H, W)."""
-        pillow = _pillow()
+        pillow = load_pillow()
         channels, height, width = self.declared.tensor.shape
-        try:
-            with warnings.catch_warnings():
-                # Pillow warns of very large images; past twice that size it refuses, which is an error below.
-                warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-                with pillow.open(path) as image:
-                    self._check(image, path)
-                    decoded = image.convert(_MODES[channels])
-            if decoded.size != (width, height):
-                decoded = decoded.resize((width, height), pillow.Resampling.BILINEAR)
-        except UserError:
-            raise
-        # Pillow's decoders raise many kinds of errors on damaged files.
-        except Exception as error:
-            raise user_error(
-                "not-an-image",
-                "the image cannot be read",
-                location=Location(str(path)),
-                found=str(error) or type(error).__name__,
-                expected="an image file such as PNG or JPEG, whole",
-            ) from None
+        decoded = decode(path, channels, lambda image: self._check(image, path))
+        if decoded.size != (width, height):
+            decoded = decoded.resize((width, height), pillow.Resampling.BILINEAR)
         return np.asarray(decoded, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
 
     def _check(self, image: Image, path: Path) -> None:
@@ -100,15 +84,65 @@ class ImageFiles:
                 expected=f"{width} x {height} pixels",
                 hint="add --resize to scale images to the input",
             )
-        if image.mode.startswith(("I", "F")):
-            raise user_error(
-                "wrong-dtype",
-                "the image has more than 8 bits a channel",
-                location=Location(str(path)),
-                found=f"mode {image.mode}",
-                expected="8-bit pixels",
-                hint="convert the image, or give its pixels as a .npy array",
-            )
+
+
+def decode(path: Path, channels: int, check: Callable[[Image], None] | None = None) -> Image:
+    """The image of a file with 1 or 3 channels of 8 bits.
+
+    Args:
+        path: the file.
+        channels: 1 for grey, 3 for RGB.
+        check: looks at the header before anything is decoded, and raises what it has to say.
+
+    Raises:
+        UserError: where the file is no image, damaged, or has more than 8 bits a channel.
+    """
+    with _opened(path) as image:
+        if check is not None:
+            check(image)
+        _check_depth(image, path)
+        return image.convert(_MODES[channels])
+
+
+def picture_size(path: Path) -> tuple[int, int]:
+    """(width, height) of an image file in pixels. Raises UserError for a file that is no image."""
+    with _opened(path) as image:
+        return image.size
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image]:
+    """The image of a file, of which only the header is read so far. What goes wrong inside becomes a UserError."""
+    pillow = load_pillow()
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns of very large images; past twice that size it refuses, which is an error below.
+            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+            with pillow.open(path) as image:
+                yield image
+    except UserError:
+        raise
+    # Pillow's decoders raise many kinds of errors on damaged files.
+    except Exception as error:
+        raise user_error(
+            "not-an-image",
+            "the image cannot be read",
+            location=Location(str(path)),
+            found=str(error) or type(error).__name__,
+            expected="an image file such as PNG or JPEG, whole",
+        ) from None
+
+
+def _check_depth(image: Image, path: Path) -> None:
+    if image.mode.startswith(("I", "F")):
+        raise user_error(
+            "wrong-dtype",
+            "the image has more than 8 bits a channel",
+            location=Location(str(path)),
+            found=f"mode {image.mode}",
+            expected="8-bit pixels",
+            hint="convert the image, or give its pixels as a .npy array",
+        )
 
 
 def is_image(path: Path) -> bool:
@@ -171,7 +205,8 @@ def _label_numbers(names: list[str]) -> list[int]:
     return list(range(len(names)))
 
 
-def _pillow() -> Any:
+def load_pillow() -> Any:
+    """The module PIL.Image. Raises UserError where Pillow is not installed."""
     try:
         from PIL import Image
     except ImportError:

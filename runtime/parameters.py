@@ -15,6 +15,8 @@ class ParameterSpec:
 
     shape: tuple[int, ...]
     bits: int
+    per_channel: bool = False
+    """Whether each output channel has an exponent of its own."""
 
     @property
     def range(self) -> tuple[int, int]:
@@ -34,6 +36,9 @@ def _specs_of(call: KernelCall) -> Iterator[tuple[str, ParameterSpec]]:
     channels = call.spec.output.channels
     if call.weight is not None:
         inner = call.spec.inputs[0].channels // operation.groups
-        yield call.weight, ParameterSpec((channels, inner, *operation.kernel), operation.weight_bits)
+        yield (
+            call.weight,
+            ParameterSpec((channels, inner, *operation.kernel), operation.weight_bits, call.weight_per_channel),
+        )
     if call.bias is not None and operation.bias_bits is not None:
         yield call.bias, ParameterSpec((channels,), operation.bias_bits)

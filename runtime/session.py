@@ -35,6 +35,11 @@ class Output:
         """The numbers that the mantissas stand for."""
         return dequantize(self.mantissas, self.exponent)
 
+    @property
+    def scores(self) -> IntArray:
+        """What orders the classes of a sample: numbers of one exponent are ordered as their mantissas."""
+        return self.mantissas
+
 
 @dataclass(frozen=True)
 class BatchResult:

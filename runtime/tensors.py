@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,13 +61,22 @@ def read_floats(data: bytes, program: Program, member: str, file: str) -> dict[s
     return tensors
 
 
-def print_exponents(exponents: Mapping[str, int]) -> str:
+@dataclass(frozen=True)
+class Exponents:
+    """Exponents by tensor name: of whole tensors, and of the output channels of weights per channel."""
+
+    tensors: Mapping[str, int]
+    channels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def print_exponents(exponents: Exponents) -> str:
     """Exponents by tensor name as JSON, sorted by name."""
-    return json.dumps(dict(sorted(exponents.items())), indent=2, ensure_ascii=False) + "\n"
+    both = {**exponents.tensors, **{name: list(each) for name, each in exponents.channels.items()}}
+    return json.dumps(dict(sorted(both.items())), indent=2, ensure_ascii=False) + "\n"
 
 
-def parse_exponents(text: str, program: Program, member: str, file: str) -> dict[str, int]:
-    """Exponents by tensor name: one for every parameter, and for any other tensor that has one of its own.
+def parse_exponents(text: str, program: Program, member: str, file: str) -> Exponents:
+    """Exponents by tensor name: those of every parameter, and of any other tensor that has one of its own.
 
     Raises:
         UserError: with every exponent that is missing, unknown, no integer, or outside of its declared range.
@@ -77,15 +87,23 @@ def parse_exponents(text: str, program: Program, member: str, file: str) -> dict
     specs = parameter_specs(program)
     faults = _Faults(member, file)
     faults.check_names(document, specs, optional=program.policies)
-    for name, exponent in document.items():
-        if not isinstance(exponent, int) or isinstance(exponent, bool):
-            faults.add(f'the exponent of "{name}" is no integer', str(exponent)[:40])
-        elif name in program.policies:
-            low, high = program.policies[name].exponent_range
-            if not low <= exponent <= high:
-                faults.add(f'the exponent of "{name}" is outside of its range', str(exponent), f"{low} to {high}")
+    channels: dict[str, tuple[int, ...]] = {}
+    for name, value in document.items():
+        spec = specs.get(name)
+        if spec is not None and spec.per_channel:
+            if not isinstance(value, list) or len(value) != spec.shape[0]:
+                faults.add(f'the exponents of "{name}" are no list', str(value)[:40], f"{spec.shape[0]} integers")
+                continue
+            channels[name] = tuple(value)
+        for exponent in channels.get(name, (value,)):
+            if not isinstance(exponent, int) or isinstance(exponent, bool):
+                faults.add(f'the exponent of "{name}" is no integer', str(exponent)[:40])
+            elif name in program.policies:
+                low, high = program.policies[name].exponent_range
+                if not low <= exponent <= high:
+                    faults.add(f'the exponent of "{name}" is outside of its range', str(exponent), f"{low} to {high}")
     faults.raise_any()
-    return document
+    return Exponents({name: value for name, value in document.items() if name not in channels}, channels)
 
 
 def mantissa_dtype(bits: int) -> type[np.signedinteger[Any]]:

@@ -29,7 +29,8 @@ def test_a_summary(capsys):
     assert "outputs: fc2" in lines
     assert lines[-2].startswith("numeric: activations 8 bits, weights 8 bits, biases 16 bits, gradients 8 bits")
     assert lines[-2].endswith(
-        "accumulators as the target, exponent tensor, rounding half-even, update msb-histogram(r_max = 2e-5)"
+        "accumulators as the target, exponent as the target, rounding half-even, "
+        "update msb-histogram(r_max = 2e-5, window = 16)"
     )
     assert lines[-1] == "good: -t TARGET checks it against an array, too"
     assert not any(line.startswith("batch norm") for line in lines)

@@ -130,7 +130,7 @@ def test_a_dump_replaces_an_earlier_one(capsys, network, tmp_path):
     words = (network, "-t", "tiny16", "--dump-dir", dump)
     assert compile_(capsys, *words)[0] == 0
     names = sorted(path.name for path in dump.iterdir())
-    mine = ("05-notes.txt", "notes.mlir", "11-my-pass.mlir")
+    mine = ("05-notes.txt", "notes.mlir", "12-my-pass.mlir")
     for name in ("11-outline-kernels.mlir", *mine):
         (dump / name).write_text("earlier")
     assert compile_(capsys, *words)[0] == 0
@@ -141,7 +141,7 @@ def test_a_dump_never_replaces_an_input(capsys, network, tmp_path):
     dump = tmp_path / "dump"
     words = (network, "-t", "tiny16", "--dump-dir", dump)
     assert compile_(capsys, *words)[0] == 0
-    schedule = dump / "10-schedule.json"
+    schedule = dump / "11-schedule.json"
     text = schedule.read_text()
     status, captured = compile_(capsys, *words, "--use", schedule)
     assert status == 2
@@ -172,7 +172,7 @@ def test_weights_of_a_file(capsys, network, tmp_path):
 def test_an_edited_schedule(capsys, network, tmp_path):
     dump = tmp_path / "dump"
     assert compile_(capsys, network, "-t", "tiny16", "--dump-dir", dump, "--batch", 2)[0] == 0
-    schedule = dump / "10-schedule.json"
+    schedule = dump / "11-schedule.json"
     output = tmp_path / "small.bpz"
     assert compile_(capsys, network, "-t", "tiny16", "-o", output, "--use", schedule)[0] == 0
     artifact = read_artifact(output)
@@ -228,7 +228,7 @@ def test_models_compile_directly(capsys, tmp_path):
         (("-o", "out.bpz", "--use", "missing.json"), "unreadable-file"),
         (("-o", "missing/out.bpz"), "unwritable-file"),
         (("--emit", "rust", "out"), "unknown-form"),
-        (("-o", "out.bpz", "--set", "numeric.exponent=channel"), "unsupported-granularity"),
+        (("-o", "out.bpz", "--set", "numeric.blocks=analyse(threshold=3)"), "unknown-attribute"),
     ],
 )
 def test_faults_write_nothing_over(capsys, network, tmp_path, monkeypatch, words, code):
