@@ -84,7 +84,7 @@ def _numeric(network: NetworkGraph) -> str:
     for tensor_class in TensorClass:
         bits = policy.width(tensor_class)
         widths.append(f"{tensor_class} {f'{bits} bits' if bits else 'as the target'}".replace("_", " "))
-    facts = [*widths, f"exponent {policy.granularity}", f"rounding {policy.rounding}"]
+    facts = [*widths, f"exponent {policy.granularity or 'as the target'}", f"rounding {policy.rounding}"]
     facts.append(f"update {policy.update}")
     facts += [f"update of {tensor_class.replace('_', ' ')} {update}" for tensor_class, update in policy.updates.items()]
     if policy.overrides:

@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
         settings = parse_settings(arguments.set)
     faults.raise_any()
     target = load_target(arguments.target)
-    network, parameters = clock.timed("network", "read-network", lambda: _read_network(arguments))
+    network, parameters = clock.timed(
+        "network", "read-network", lambda: read_network(arguments.network, arguments.weights)
+    )
     network, target = apply_settings(network, target, settings)
     if arguments.output is not None and network.weights is not None:
         check_writable(arguments.output, [network.weights])
@@ -87,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_training(arguments, network, target, clock)
     origin = _origin(arguments, network, in_model=parameters is not None)
     if parameters is None:
-        parameters = clock.timed("parameters", "read-parameters", lambda: _read_parameters(network, arguments))
+        read = partial(read_parameters, network, arguments.weights, arguments.seed)
+        parameters = clock.timed("parameters", "read-parameters", read)
     dump = None if arguments.dump_dir is None else DumpDirectory(arguments.dump_dir)
     options = CompileOptions(arguments.batch, arguments.use, _watcher(dump, arguments.print_ir_after_all))
     compilation = compile_network(network, parameters, target, options)
@@ -173,22 +176,23 @@ def _check_options(arguments: argparse.Namespace) -> None:
         check_dump(arguments.dump_dir, given)
 
 
-def _read_network(arguments: argparse.Namespace) -> tuple[NetworkGraph, Parameters | None]:
-    """The network and, from a model that holds them, its parameters."""
+def read_network(path: Path, weights: Path | None) -> tuple[NetworkGraph, Parameters | None]:
+    """The network and, from a model that holds them, its parameters, unless they come from a file of their own."""
     from binpoint.compiler.frontends.dsl.parser import parse_network
 
-    if arguments.network.suffix.lower() == ".onnx":
+    if path.suffix.lower() == ".onnx":
         from binpoint.compiler.frontends.onnx.importer import import_onnx
 
-        network, parameters = import_onnx(arguments.network)
-        return network, None if arguments.weights is not None else parameters
-    return parse_network(arguments.network), None
+        network, parameters = import_onnx(path)
+        return network, None if weights is not None else parameters
+    return parse_network(path), None
 
 
-def _read_parameters(network: NetworkGraph, arguments: argparse.Namespace) -> Parameters:
+def read_parameters(network: NetworkGraph, weights: Path | None, seed: int) -> Parameters:
+    """The parameters from a file, the network's own or another, else drawn."""
     from binpoint.compiler.parameters import load_parameters
 
-    return load_parameters(network, arguments.weights, arguments.seed)
+    return load_parameters(network, weights, seed)
 
 
 def _origin(arguments: argparse.Namespace, network: NetworkGraph, *, in_model: bool) -> Origin:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binpoint.support.diagnostics import printable
 
 if TYPE_CHECKING:
+    from binpoint.backends.kernel import KernelSpec
     from binpoint.compiler.pass_runner import Timing
     from binpoint.compiler.pipeline import Compilation
+    from binpoint.compiler.position_report import MapPositions, PositionReport
     from binpoint.compiler.proofs import AccumulatorProof
+    from binpoint.dialect.block_attributes import Positions
+
+
+NOT_PROVED = "not proved"
+"""Neither possible nor impossible from widths alone."""
 
 
 def facts(
@@ -36,6 +43,7 @@ def facts(
         "target": compilation.target.name,
         "batch": compilation.schedule.images,
         "kernels": _kernels(compilation),
+        "positions": positions_facts(compilation.positions),
         "parameters": sum(array.size for array in mantissas),
         "parameter_bytes": sum(array.nbytes for array in mantissas),
         "batch_norm_folded": batch_norm_folded,
@@ -59,6 +67,11 @@ def print_report(report: dict[str, Any]) -> None:
     folded = " after folding batch norm" if report["batch_norm_folded"] else ""
     print(f"{report['parameters']:,} parameters{folded} in {report['parameter_bytes']:,} bytes of mantissas{origin}")
     print(overflow_sentence([kernel for kernel in kernels if "needed_bits" in kernel]))
+    unproved = [kernel["name"] for kernel in kernels if kernel.get("overflow") == NOT_PROVED]
+    if unproved:
+        print(f"not proved where positions of several layers meet: {', '.join(unproved)}")
+    if report["positions"] is not None:
+        print(positions_sentence(report["positions"]))
     times = ", ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in report["seconds"].items())
     print(f"{sum(report['seconds'].values()) * 1e3:.0f} ms: {times}")
     if report["artifact"] is not None:
@@ -83,9 +96,53 @@ def _kernels(compilation: Compilation) -> list[dict[str, Any]]:
             "layers": list(call.fused),
             "scheduled": call.spec.name in scheduled,
             **proof_facts(proofs.get(call.spec.name)),
+            **({"overflow": NOT_PROVED} if _is_open(call.spec, proofs) else {}),
+            **_position_facts(compilation.positions.maps.get(call.spec.name)),
         }
         for call in compilation.program.calls
     ]
+
+
+def _is_open(spec: KernelSpec, proofs: Mapping[str, AccumulatorProof]) -> bool:
+    """Whether nothing is proved of accumulators: operands of several layers' positions meet in them."""
+    return spec.blocks is not None and spec.accumulator.can_overflow and spec.name not in proofs
+
+
+def _position_facts(positions: MapPositions | None) -> dict[str, Any]:
+    """The positions of a kernel's result, and how many it meets in its input, where the program knows blocks."""
+    if positions is None:
+        return {}
+    return {
+        "granularity": positions.granularity,
+        "positions_met": _met_facts(positions.met),
+        "position_bits": positions.position_bits,
+        "blocks_per_frame": positions.blocks_per_frame,
+        "position_bits_per_frame": positions.position_bits_per_frame,
+    }
+
+
+def _met_facts(met: Positions) -> list[dict[str, int]]:
+    """How many positions are met in how many pixels; floating point would meet one a pixel."""
+    return [{"positions": count, "height": height, "width": width} for count, (height, width) in met]
+
+
+def positions_facts(positions: PositionReport) -> dict[str, Any] | None:
+    """The positions of the whole program; None where it knows no blocks."""
+    if not positions.maps:
+        return None
+    return {
+        "most_met": _met_facts(positions.most_met),
+        "position_bits_per_frame": positions.position_bits_per_frame,
+        "mantissa_bits_per_frame": positions.mantissa_bits_per_frame,
+    }
+
+
+def positions_sentence(facts: dict[str, Any]) -> str:
+    """The positions of the whole program in one sentence."""
+    share = facts["position_bits_per_frame"] / facts["mantissa_bits_per_frame"]
+    memory = f"positions take {facts['position_bits_per_frame']:,} bits a frame, {share:.2g} of the mantissas"
+    met = [f"{each['positions']} in {each['height']}x{each['width']} pixels" for each in facts["most_met"]]
+    return f"{memory}; a PE meets at most {' and '.join(met)}" if met else memory
 
 
 def proof_facts(proof: AccumulatorProof | None) -> dict[str, Any]:

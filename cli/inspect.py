@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _facts(artifact: Artifact, manifest: Manifest) -> dict[str, Any]:
     """Everything that is shown, as JSON values."""
+    from binpoint.runtime.detection.document import detector_facts
     from binpoint.runtime.manifest import origin_facts
 
     program, schedule = artifact.program, artifact.schedule
@@ -58,6 +59,7 @@ def _facts(artifact: Artifact, manifest: Manifest) -> dict[str, Any]:
         "weights": origin_facts(artifact.origin),
         "parameters": _parameter_facts(artifact),
         "edited_schedule": None if schedule is None else [layer.layer for layer in schedule.layers],
+        "detection": None if artifact.detector is None else detector_facts(artifact.detector),
         "sha256": dict(manifest.hashes),
     }
 
@@ -94,7 +96,7 @@ def _kernel_facts(call: KernelCall, artifact: Artifact) -> dict[str, Any]:
 
 
 def _tensor_facts(tensor: TensorSpec) -> dict[str, Any]:
-    return {"shape": list(tensor.shape), "bits": tensor.bits}
+    return {"shape": list(tensor.shape), "bits": tensor.bits, "granularity": str(tensor.granularity)}
 
 
 def _parameter_facts(artifact: Artifact) -> list[dict[str, Any]]:
@@ -105,7 +107,8 @@ def _parameter_facts(artifact: Artifact) -> list[dict[str, Any]]:
             "name": name,
             "shape": list(spec.shape),
             "bits": spec.bits,
-            "exponent": artifact.exponents[name],
+            "exponent": artifact.exponents.get(name),
+            "channel_exponents": list(artifact.channel_exponents.get(name, ())) or None,
             "bytes": artifact.mantissas[name].nbytes,
         }
         for name, spec in parameter_specs(artifact.program).items()
@@ -147,6 +150,12 @@ def _print(facts: dict[str, Any], origin: Origin | None) -> None:
         lines.append(f"edited schedule of {', '.join(facts['edited_schedule'])}")
     if origin is not None:
         lines.append(f"weights {origin}")
+    if facts["detection"] is not None:
+        heads = ", ".join(
+            f"{head['output']} with {len(head['anchors'])} anchors" for head in facts["detection"]["heads"]
+        )
+        classes = len(facts["detection"]["classes"])
+        lines.append(f"detects objects{f' of {classes} classes' if classes else ''}: {heads}")
     for line in lines:
         print(printable(line))
     inputs = [
@@ -156,13 +165,18 @@ def _print(facts: dict[str, Any], origin: Origin | None) -> None:
     columns = ("kernel", "operation", "output", "width", "exponent", "accumulator")
     print_table(None, columns, [*inputs, *kernels])
     rows = [
-        (each["name"], _shape(each), f"{each['bits']}b", each["exponent"], each["bytes"])
-        for each in facts["parameters"]
+        (each["name"], _shape(each), f"{each['bits']}b", _exponent(each), each["bytes"]) for each in facts["parameters"]
     ]
     total = sum(each["bytes"] for each in facts["parameters"])
     print_table(f"parameters: {total} bytes", ("parameter", "shape", "width", "exponent", "bytes"), rows)
     hashes = [(name, digest[:HASH_DIGITS]) for name, digest in facts["sha256"].items()]
     print_table(None, ("member", "sha256"), hashes)
+
+
+def _exponent(parameter: dict[str, Any]) -> Any:
+    """The exponent of a parameter, or the range of those of its channels."""
+    channels = parameter["channel_exponents"]
+    return parameter["exponent"] if channels is None else f"{min(channels)} to {max(channels)}"
 
 
 def _kernel_row(kernel: dict[str, Any]) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from binpoint.support.diagnostics import UserError
 
 VERBS = {
-    "import": "turn an ONNX model into a .bp network and its weights",
+    "import": "turn an ONNX model or a Darknet network into a .bp network and its weights",
     "check": "check a network, alone or against a target",
     "compile": "compile a network for a target into a .bpz artifact",
     "train": "train a network in dynamic fixed point on a target",

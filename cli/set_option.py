@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 
-def add_set_argument(parser: argparse.ArgumentParser) -> None:
+def add_set_argument(parser: argparse._ActionsContainer) -> None:
     """The option; `compiler.settings.parse_settings` reads what it gathers in `arguments.set`."""
     parser.add_argument(
         "--set",

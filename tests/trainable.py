@@ -44,10 +44,10 @@ def with_head(network: NetworkGraph) -> NetworkGraph:
     # What has no gradient is replaced: a softmax within a network, and losses.
     layers = [Layer(each.name, "relu", each.inputs) if each.kind in UNTRAINED else each for each in layers]
     last = layers[-1].name
-    pool = Layer("head.pool", "global_avg_pool", (last,), normalize_attributes("global_avg_pool", {}))
-    head = Layer("head", "linear", ("head.pool",), normalize_attributes("linear", {"features": 3}))
+    pool = Layer("head.means", "global_avg_pool", (last,), normalize_attributes("global_avg_pool", {}))
+    head = Layer("head.linear", "linear", (pool.name,), normalize_attributes("linear", {"features": 3}))
     inputs = list(network.inputs.values())
-    return NetworkGraph(network.name, inputs, [*layers, pool, head], ["head"], network.numeric, network.weights)
+    return NetworkGraph(network.name, inputs, [*layers, pool, head], [head.name], network.numeric, network.weights)
 
 
 UNTRAINED = ("softmax", "cross_entropy")

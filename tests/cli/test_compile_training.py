@@ -89,7 +89,8 @@ def test_settings(capsys, network, tmp_path):
     words = ("--training", "-o", output, "--set", "numeric.gradients=12", "--set", "numeric.master_weights=24")
     assert compile_(capsys, network, "-t", "tiny16", *words)[0] == 0
     text = output.read_text()
-    assert '"conv.weight.master" exponent = <msb-max, range = [-128, 127]> : !fx.tensor<3x1x3x3, 24b' in text
+    policy = "<msb-max, window = 16, range = [-128, 127]>"
+    assert f'"conv.weight.master" exponent = {policy} : !fx.tensor<3x1x3x3, 24b' in text
     assert "!fx.tensor<?x4x1x1, 12b, exp = tensor>" in text
 
 

@@ -58,7 +58,7 @@ def test_weights_elsewhere_are_named_relative_to_the_network(tmp_path: Path) -> 
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     output, weights = tmp_path / "a/net.bp", tmp_path / "b/w.safetensors"
-    assert main(["import", str(MODEL), "-o", str(output), "--weights", str(weights)]) == 0
+    assert main(["import", str(MODEL), "-o", str(output), "--save-weights", str(weights)]) == 0
     assert 'weights "../b/w.safetensors"' in output.read_text()
     assert parse_network(output).weights is not None
     load_parameters(parse_network(output), None, 0)
@@ -101,7 +101,7 @@ def test_wrong_scalings(tmp_path: Path, capsys: pytest.CaptureFixture[str], opti
         ("model.onnx", "net.bp", "none/w.safetensors", "unwritable-file"),
         ("model.onnx", "folder.bp", None, "unwritable-file"),
         ("model.bp", "model.bp", None, "same-file"),
-        ("model.cfg", "net.bp", None, "unknown-format"),
+        ("model.pb", "net.bp", None, "unknown-format"),
         ("none.onnx", "net.bp", None, "unreadable-file"),
         ("folder.onnx", "net.bp", None, "unreadable-file"),
         ("bad.onnx", "net.bp", None, "not-onnx"),
@@ -110,13 +110,13 @@ def test_wrong_scalings(tmp_path: Path, capsys: pytest.CaptureFixture[str], opti
 def test_wrong_files_leave_everything_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, output: str, weights: str | None, code: str
 ) -> None:
-    for name in ("model.onnx", "model.bp", "model.cfg"):
+    for name in ("model.onnx", "model.bp", "model.pb"):
         (tmp_path / name).write_bytes(MODEL.read_bytes())
     (tmp_path / "bad.onnx").write_bytes(b"not a model")
     for name in ("folder.bp", "folder.onnx"):
         (tmp_path / name).mkdir()
     before = contents(tmp_path)
-    extra = ["--weights", str(tmp_path / weights)] if weights else []
+    extra = ["--save-weights", str(tmp_path / weights)] if weights else []
     assert main(["import", str(tmp_path / model), "-o", str(tmp_path / output), *extra]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(f"error[{code}]")

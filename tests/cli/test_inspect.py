@@ -41,6 +41,7 @@ def test_json_says_what_is_in_an_artifact(capsys: pytest.CaptureFixture[str], tm
         "shape": [5, 1, 3, 3],
         "bits": 6,
         "exponent": compiled().exponents["conv.weight"],
+        "channel_exponents": None,
         "bytes": 45,
     }
     assert facts["edited_schedule"] is None

@@ -1,5 +1,7 @@
 """Graphs become nn modules that say the same, with places and readable value names."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -10,6 +12,7 @@ from binpoint.dialect.nn_layers import InputOp, LayerOp
 from binpoint.dialect.nn_parameters import NamedParameterOp
 from binpoint.dialect.nn_types import feature_map_shape, parameter_shape
 from binpoint.dialect.text import print_module, verify_module
+from binpoint.support.numeric import Granularity
 from tests.compiler.frontends.dsl.test_printer import networks
 
 TEXT = """network small {
@@ -57,7 +60,8 @@ def test_modules_say_what_the_graph_says(network):
     verify_module(module)
     operation = network_op(module)
     assert operation.symbol.data == network.name
-    assert operation.numeric.data == network.numeric
+    granularity = network.numeric.granularity or Granularity()
+    assert operation.numeric.data == replace(network.numeric, granularity=granularity)
     shapes, parameters = {}, {}
     for op in operation.body.block.ops:
         if isinstance(op, InputOp | LayerOp):

@@ -25,7 +25,10 @@ class _Builder(Transformer[Token, Any]):
 
     def file(self, meta: Meta, children: list[Any]) -> syntax.File:
         return syntax.File(
-            _all(children, syntax.Network), _all(children, syntax.Block), _all(children, syntax.NumericSection)
+            _all(children, syntax.Network),
+            _all(children, syntax.Block),
+            _all(children, syntax.NumericSection),
+            _all(children, syntax.DetectionSection),
         )
 
     def network(self, meta: Meta, children: list[Any]) -> syntax.Network:
@@ -78,6 +81,18 @@ class _Builder(Transformer[Token, Any]):
     def listing(self, meta: Meta, children: list[Any]) -> syntax.List:
         return syntax.List(tuple(children), _span(meta))
 
+    def detection(self, meta: Meta, children: list[Any]) -> syntax.DetectionSection:
+        return syntax.DetectionSection(tuple(children), _span(meta))
+
+    def class_names(self, meta: Meta, children: list[Any]) -> syntax.ClassNames:
+        return syntax.ClassNames(tuple(children), _span(meta))
+
+    def class_file(self, meta: Meta, children: list[Any]) -> syntax.ClassFile:
+        return syntax.ClassFile(children[0], _span(meta))
+
+    def head(self, meta: Meta, children: list[Any]) -> syntax.HeadSection:
+        return syntax.HeadSection(children[0], children[1], _span(meta))
+
     def numeric(self, meta: Meta, children: list[Any]) -> syntax.NumericSection:
         return syntax.NumericSection(tuple(children), _span(meta))
 
@@ -96,6 +111,9 @@ class _Builder(Transformer[Token, Any]):
 
     def bits(self, meta: Meta, children: list[Any]) -> syntax.Bits:
         return syntax.Bits(_span(meta))
+
+    def per(self, meta: Meta, children: list[Any]) -> syntax.Per:
+        return syntax.Per(children[0], _span(meta))
 
     def granule(self, meta: Meta, children: list[Any]) -> syntax.Granule:
         return syntax.Granule(children[0], _span(meta))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from binpoint.compiler.frontends.dsl import syntax
+from binpoint.compiler.frontends.dsl.detection_section import read_detection
 from binpoint.compiler.frontends.dsl.expansion import Expansion
 from binpoint.compiler.frontends.dsl.faults import in_order, suggest
 from binpoint.compiler.frontends.dsl.numeric_section import read_numeric
@@ -33,8 +34,9 @@ def parse_network(path: Path) -> NetworkGraph:
     Raises:
         UserError: with every fault that could be found in one go.
     """
-    if path.suffix.lower() == ".onnx":
-        hint = f"binpoint import {path} makes one from an ONNX model"
+    models = {".onnx": "an ONNX model", ".cfg": "a Darknet network"}
+    if path.suffix.lower() in models:
+        hint = f"binpoint import {path} makes one from {models[path.suffix.lower()]}"
         raise user_error("wrong-file", "this is not a network file", location=Location(str(path)), hint=hint)
     return parse_network_text(read_text(path, "network file"), str(path), path.parent)
 
@@ -79,6 +81,9 @@ def _build(file: syntax.File, source: Source, directory: Path | None) -> Network
     name = ""
     with collector.catch():
         name = network.name.text if isinstance(network.name, syntax.Word) else text_value(source, network.name)
+    detector = None
+    if file.detections:
+        detector = read_detection(file.detections[0], source, expansion, directory, collector)
     layers_known = not collector.diagnostics
     numeric = NumericPolicy()
     if file.numerics:
@@ -88,19 +93,23 @@ def _build(file: syntax.File, source: Source, directory: Path | None) -> Network
     if layers_known:
         with collector.catch():
             location = source.location(network.name.span)
-            graph = NetworkGraph(name, inputs, layers, outputs, numeric, weights, location)
+            graph = NetworkGraph(name, inputs, layers, outputs, numeric, weights, location, detector)
             _check_exponents(file, source, expansion, graph, collector)
     collector.raise_any()
     return graph
 
 
 def _only_network(file: syntax.File, source: Source, collector: Collector) -> syntax.Network:
-    """The network of a file; there must be one, and at most one numeric section."""
+    """The network of a file; there must be one, and at most one section of each kind."""
     if not file.networks:
         place = Location(source.file)
         expected = "network NAME { ... }"
         raise user_error("no-network", "the file describes no network", location=place, expected=expected)
-    for what, sections in (("network", file.networks), ("numeric section", file.numerics)):
+    for what, sections in (
+        ("network", file.networks),
+        ("detection section", file.detections),
+        ("numeric section", file.numerics),
+    ):
         for section in sections[1:]:
             expected = f"one {what}"
             collector.add(source.fault("repeated-section", f"a second {what}", section.span, expected=expected))

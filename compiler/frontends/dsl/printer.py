@@ -7,14 +7,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from binpoint.compiler.frontends.dsl.detection_section import THRESHOLDS
 from binpoint.compiler.frontends.dsl.formatting import format_attribute
 from binpoint.compiler.layers import LAYER_KINDS, AttributeType, format_shape
 from binpoint.compiler.network import Input, Layer, NetworkGraph
+from binpoint.support.detector import Detector
 from binpoint.support.number_text import format_number
-from binpoint.support.numeric import NumericPolicy
+from binpoint.support.numeric import NumericPolicy, TensorClass
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 """What a name of an input or a layer looks like."""
+
+
+CLASS_COLUMNS = 100
+"""Class names go on in the next line after so many columns."""
 
 
 def print_network(network: NetworkGraph) -> str:
@@ -32,6 +38,8 @@ def print_network(network: NetworkGraph) -> str:
     lines.append("")
     lines += [f"  {_layer(layer)}" for layer in network.layers.values()]
     lines += ["", f"  output {', '.join(map(_name, network.outputs))}", "}"]
+    if network.detector is not None:
+        lines += ["", "detection {", *(f"  {line}" for line in _detection(network.detector)), "}"]
     numeric = list(_numeric(network.numeric))
     if numeric:
         lines += ["", "numeric {", *(f"  {line}" for line in numeric), "}"]
@@ -77,6 +85,32 @@ def _attributes(kind: str, attributes: Mapping[str, Any]) -> Iterator[str]:
             yield f"{attribute.name}={format_attribute(attribute, value)}"
 
 
+def _detection(detector: Detector) -> Iterator[str]:
+    """The lines of the detection section."""
+    default = Detector(detector.heads)
+    for name in THRESHOLDS:
+        if getattr(detector, name) != getattr(default, name):
+            yield f"{name} = {format_number(getattr(detector, name))}"
+    if detector.classes:
+        yield from _classes(detector.classes)
+    for head in detector.heads:
+        numbers = ",  ".join(f"{format_number(width)}, {format_number(height)}" for width, height in head.anchors)
+        softmax = "  softmax = true" if head.softmax else ""
+        yield f"head {_name(head.output)} {{ anchors = [{numbers}]{softmax} }}"
+
+
+def _classes(names: tuple[str, ...]) -> Iterator[str]:
+    """The classes statement, on as many lines as it needs."""
+    line = "classes"
+    for index, name in enumerate(names):
+        word = json.dumps(name, ensure_ascii=False) + ("," if index < len(names) - 1 else "")
+        if len(line) + len(word) >= CLASS_COLUMNS:
+            yield line
+            line = " "
+        line += f" {word}"
+    yield line
+
+
 def _numeric(policy: NumericPolicy) -> Iterator[str]:
     """The lines of the numeric section; none where everything is as by default."""
     yield from _settings(policy, NumericPolicy())
@@ -91,10 +125,14 @@ def _numeric(policy: NumericPolicy) -> Iterator[str]:
 def _settings(policy: NumericPolicy, base: NumericPolicy) -> Iterator[str]:
     """What differs from a base policy, as settings."""
     for tensor_class, bits in policy.bits.items():
-        if base.bits.get(tensor_class) != bits:
+        if base.bits.get(tensor_class) != bits and tensor_class is not TensorClass.WEIGHTS:
             yield f"{tensor_class} = {bits} bits"
-    if policy.granularity != base.granularity:
+    yield from _weights(policy, base)
+    # A layer may say what the network says, which is more than to say nothing.
+    if policy.granularity is not None:
         yield f"exponent = {policy.granularity}"
+    if policy.blocks is not None and policy.blocks != base.blocks:
+        yield f"blocks = {policy.blocks}"
     if policy.rounding != base.rounding:
         yield f"rounding = {policy.rounding}"
     yield from _updates(policy, base)
@@ -102,6 +140,15 @@ def _settings(policy: NumericPolicy, base: NumericPolicy) -> Iterator[str]:
         yield f"constants = {policy.constant_bits} bits"
     if policy.exponent_range != base.exponent_range:
         yield f"exponent_range = [{policy.exponent_range[0]}, {policy.exponent_range[1]}]"
+
+
+def _weights(policy: NumericPolicy, base: NumericPolicy) -> Iterator[str]:
+    """The width of weights and whether each channel has its exponent; the one is not written without the other."""
+    bits, per_channel = policy.width(TensorClass.WEIGHTS), policy.weights_per_channel
+    if (bits, per_channel) != (base.width(TensorClass.WEIGHTS), base.weights_per_channel) or (
+        TensorClass.WEIGHTS in policy.bits and TensorClass.WEIGHTS not in base.bits
+    ):
+        yield f"weights = {bits} bits{' per channel' if per_channel else ''}"
 
 
 def _updates(policy: NumericPolicy, base: NumericPolicy) -> Iterator[str]:

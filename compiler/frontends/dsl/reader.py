@@ -25,7 +25,11 @@ MAXIMUM_NESTING = 32
 """How deep parentheses, brackets and braces may nest."""
 
 KEYWORDS = frozenset(
-    {"NETWORK", "INPUT", "WEIGHTS", "OUTPUT", "BLOCK", "RETURN", "NUMERIC", "LAYER", "EXPONENTS", "BITS", "EVERY"}
+    (
+        *("NETWORK", "INPUT", "WEIGHTS", "OUTPUT", "BLOCK", "RETURN", "NUMERIC", "LAYER", "EXPONENTS", "BITS", "EVERY"),
+        "PER",
+        *("DETECTION", "CLASSES", "FROM", "HEAD"),
+    )
 )
 """Terminals that are ordinary names wherever only a name fits, and before "="."""
 

@@ -154,7 +154,15 @@ class Bits:
     span: Span
 
 
-Detail = Granule | Options | Period | Bits
+@dataclass(frozen=True)
+class Per:
+    """per channel: what has an exponent of its own."""
+
+    what: Word
+    span: Span
+
+
+Detail = Granule | Options | Period | Bits | Per
 
 
 @dataclass(frozen=True)
@@ -214,6 +222,39 @@ class Network:
 
 
 @dataclass(frozen=True)
+class ClassNames:
+    """classes "person", "car"."""
+
+    names: tuple[Text, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class ClassFile:
+    """classes from "coco.names"."""
+
+    file: Text
+    span: Span
+
+
+@dataclass(frozen=True)
+class HeadSection:
+    """head large { anchors = [81, 82] } of a detection section."""
+
+    name: Word
+    settings: Settings
+    span: Span
+
+
+@dataclass(frozen=True)
+class DetectionSection:
+    """detection { ... }."""
+
+    items: tuple[Setting | ClassNames | ClassFile | HeadSection, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
 class LayerSection:
     """layer conv1 { ... } of a numeric section; layer body.* { ... } is about all layers inside."""
 
@@ -246,3 +287,4 @@ class File:
     networks: tuple[Network, ...]
     blocks: tuple[Block, ...]
     numerics: tuple[NumericSection, ...]
+    detections: tuple[DetectionSection, ...]

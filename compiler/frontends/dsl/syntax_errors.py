@@ -36,10 +36,15 @@ WORDS = {
     "OUTPUT": '"output"',
     "BLOCK": '"block"',
     "RETURN": '"return"',
+    "DETECTION": '"detection"',
+    "CLASSES": '"classes"',
+    "FROM": '"from"',
+    "HEAD": '"head"',
     "NUMERIC": '"numeric"',
     "LAYER": '"layer"',
     "EXPONENTS": '"exponents"',
     "BITS": '"bits"',
+    "PER": '"per"',
     "EVERY": '"every"',
     "$END": "the end of the file",
 }
@@ -113,7 +118,7 @@ def _unknown(source: Source, token: Token, span: Span, expected: str) -> Diagnos
 def _hint(token: Token, previous: Token, fitting: Collection[str], unclosed: Token | None) -> str | None:
     if token.type == "COMMA" and not STATEMENT_ENDS.isdisjoint(fitting):
         return _HINTS[","]
-    if unclosed is not None and token.type in {"NETWORK", "BLOCK", "NUMERIC", "$END"}:
+    if unclosed is not None and token.type in {"NETWORK", "BLOCK", "DETECTION", "NUMERIC", "$END"}:
         return f'the "{{" of line {unclosed.line} is not closed'
     # A misspelt keyword is a name: this one, or the one before that seems to begin an assignment.
     word = previous if "EQUAL" in fitting else token

@@ -18,10 +18,15 @@ from binpoint.compiler.network import Input, Layer, NetworkGraph, normalize_attr
 from binpoint.support.numeric import (
     BITS_RANGE,
     OPTIONS_OF_RULE,
+    BlockMethod,
+    BlockWords,
     ExponentRule,
     Granularity,
+    Measure,
+    Neighbour,
     NumericPolicy,
     Rounding,
+    Selection,
     TensorClass,
     UpdatePolicy,
 )
@@ -89,6 +94,25 @@ OPTIONS = {
 UPDATES = update_policies()
 
 
+NEIGHBOURS = st.sets(st.sampled_from(Neighbour), min_size=1).map(
+    lambda some: tuple(each for each in Neighbour if each in some)
+)
+POSITIONS = st.sets(st.integers(-1023, 1024), min_size=1, max_size=8).map(
+    lambda some: tuple(sorted(some, reverse=True))
+)
+BLOCKS = st.builds(
+    BlockWords,
+    st.just(BlockMethod.PREDICT),
+    st.none() | st.sampled_from(Measure),
+    neighbours=st.none() | NEIGHBOURS,
+    threshold=st.none() | st.fractions(0, 100, max_denominator=99),
+    selection=st.none() | st.sampled_from(Selection),
+) | st.one_of(
+    st.builds(BlockWords, st.just(BlockMethod.ANALYSE), candidates=st.integers(1, 64)),
+    st.builds(BlockWords, st.just(BlockMethod.ANALYSE), positions=POSITIONS),
+)
+
+
 @st.composite
 def policies(draw, base: NumericPolicy, exponents):
     """A policy whose settings differ from the base's; an override keeps all that it does not set."""
@@ -106,6 +130,8 @@ def policies(draw, base: NumericPolicy, exponents):
         draw(st.integers(2, 16)),
         (least, draw(st.integers(least, 1023))),
         exponents,
+        blocks=draw(st.sampled_from([base.blocks]) | BLOCKS.map(lambda words: words.over(base.blocks or BlockWords()))),
+        weights_per_channel=draw(st.booleans()) if TensorClass.WEIGHTS in classes else base.weights_per_channel,
     )
 
 

@@ -1,0 +1,1 @@
+"""Darknet .cfg files and .weights files -> network graphs with float parameters."""

@@ -1,0 +1,1 @@
+"""Object detection around a network: pictures in, boxes with classes and scores out."""
