@@ -27,7 +27,7 @@ from binpoint.backends.kernel import (
     TensorSpec,
 )
 from binpoint.backends.oracle.backend import OracleBackend
-from binpoint.backends.oracle.pe import LiteralPeBackend
+from binpoint.backends.oracle.pe_backend import LiteralPeBackend
 from binpoint.support.numeric import BlockMethod, BlockPolicy, Granularity, Selection
 from tests.backends.block_networks import assert_equal, block_kernels, calls, run_blocks
 
