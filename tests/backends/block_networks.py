@@ -173,3 +173,44 @@ def assert_equal(left: tuple[np.ndarray, BlockResult], right: tuple[np.ndarray, 
     np.testing.assert_array_equal(left[0], right[0])
     np.testing.assert_array_equal(left[1].overflows, right[1].overflows)
     assert left[1].events == right[1].events
+
+
+def run_network(backend: object, policy: BlockPolicy, *, per_channel: bool, seed: int) -> dict[str, BlockMap]:
+    """All feature maps of a network of random weights, with blocks of several sizes, as (mantissas, exponents).
+
+    Convolutions of stride 1 and 2, pools that move blocks and pools that do not, upsampling, concat, add.
+    """
+    rng = np.random.default_rng(seed)
+    blocks = {size: Granularity((size, size), per_channel) for size in (2, 3, 4, 8)}
+    image = TensorSpec(2, 9, 10, 8)
+    array = rng.integers(-128, 128, (2, *image.shape))
+    maps = {"image": BlockMap(backend.upload(array, image), np.full((2, 1, 1, 1), -7, np.int32))}
+    sizes = {"image": image}
+
+    def layer(name: str, operation: object, sources: str, output: TensorSpec, *, moves: bool = False) -> None:
+        inputs = tuple(sizes[each] for each in sources.split())
+        weight = None
+        if isinstance(operation, Convolution):
+            weight = rng.integers(-99, 100, (output.channels, inputs[0].channels, *operation.kernel))
+        activation = ACTIVATIONS[3] if name == "second" else None
+        spec = KernelSpec(name, operation, inputs, output, activation, blocks=None if moves else policy)
+        kernel = backend.prepare_blocks(spec, KernelParameters(weight))
+        exponents = BlockExponents((-7,), (0,), (-3, -4, -5, -6, -7), -3)
+        maps[name], sizes[name] = kernel([maps[each] for each in sources.split()], exponents).output, output
+
+    layer("first", Convolution((3, 3), padding=(1, 1, 1, 1)), "image", TensorSpec(3, 9, 10, 8, blocks[4]))
+    layer("pool", MaxPool((2, 2), (2, 2)), "first", TensorSpec(3, 4, 5, 8, blocks[2]), moves=True)
+    layer("second", Convolution((3, 3), (2, 2), (1, 1, 1, 1)), "pool", TensorSpec(4, 2, 3, 8, blocks[2]))
+    layer("up", Resize(), "second", TensorSpec(4, 4, 6, 8, blocks[4]), moves=True)
+    layer("wide", Convolution((1, 2), padding=(0, 1, 0, 1)), "pool", TensorSpec(4, 4, 6, 8, blocks[8]))
+    layer("both", Concat(), "up wide", TensorSpec(8, 4, 6, 8, blocks[3]))
+    layer("smooth", MaxPool((2, 2), (1, 1), (0, 0, 1, 1)), "both", TensorSpec(8, 4, 6, 8, blocks[4]))
+    layer("sum", Add(), "both smooth", TensorSpec(8, 4, 6, 8, blocks[3]))
+    return {name: BlockMap(backend.download(found.buffer), found.exponents) for name, found in maps.items()}
+
+
+def assert_same_maps(left: dict[str, BlockMap], right: dict[str, BlockMap]) -> None:
+    """All feature maps of two runs are the same, bit for bit."""
+    for name, found in left.items():
+        np.testing.assert_array_equal(found.exponents, right[name].exponents, name)
+        np.testing.assert_array_equal(found.buffer, right[name].buffer, name)

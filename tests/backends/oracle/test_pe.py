@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from binpoint.backends.blocks import BlockExponents, BlockMap, grid_shape, spread
 from binpoint.backends.kernel import (
     Accumulator,
-    Add,
-    Concat,
     Convolution,
     KernelExponents,
     KernelParameters,
@@ -29,7 +27,14 @@ from binpoint.backends.kernel import (
 from binpoint.backends.oracle.backend import OracleBackend
 from binpoint.backends.oracle.pe_backend import LiteralPeBackend
 from binpoint.support.numeric import BlockMethod, BlockPolicy, Granularity, Selection
-from tests.backends.block_networks import assert_equal, block_kernels, calls, run_blocks
+from tests.backends.block_networks import (
+    assert_equal,
+    assert_same_maps,
+    block_kernels,
+    calls,
+    run_blocks,
+    run_network,
+)
 
 LITERAL, ORACLE = LiteralPeBackend(), OracleBackend()
 
@@ -172,40 +177,10 @@ def test_one_hot_pixel_costs_only_its_block() -> None:
         assert result.output.exponents.reshape(2, 2).tolist() == [[4, 0], [0, 0]]
 
 
-def test_a_network_runs_on_pes() -> None:
-    """Convolution, pool, convolution with stride 2, upsample, concat and add, blocks of several sizes."""
-    rng = np.random.default_rng(11)
-    four, two, eight = (Granularity((size, size)) for size in (4, 2, 8))
-    policy = BlockPolicy()
-
-    def run(backend, method):
-        blocks = replace(policy, method=method)
-        image = TensorSpec(2, 9, 10, 8)
-        maps = {"image": BlockMap(backend.upload(arrays["image"], image), np.full((2, 1, 1, 1), -7, np.int32))}
-        sizes = {"image": image}
-
-        def layer(name, operation, sources, output, activation=None, policy=blocks):
-            inputs = tuple(sizes[each] for each in sources)
-            spec = KernelSpec(name, operation, inputs, output, activation, blocks=policy)
-            kernel = backend.prepare_blocks(spec, KernelParameters(arrays.get(name)))
-            exponents = BlockExponents((-7,), (0,), (-3, -4, -5, -6, -7), -3)
-            maps[name], sizes[name] = kernel([maps[each] for each in sources], exponents).output, output
-
-        layer("first", Convolution((3, 3), padding=(1, 1, 1, 1)), ["image"], TensorSpec(3, 9, 10, 8, four), Relu())
-        layer("pool", MaxPool((2, 2), (2, 2)), ["first"], TensorSpec(3, 4, 5, 8, two), policy=None)
-        layer("second", Convolution((3, 3), (2, 2), (1, 1, 1, 1)), ["pool"], TensorSpec(4, 2, 3, 8, two))
-        layer("up", Resize(), ["second"], TensorSpec(4, 4, 6, 8, four), policy=None)
-        layer("wide", Convolution((1, 2), padding=(0, 1, 0, 1)), ["pool"], TensorSpec(4, 4, 6, 8, eight))
-        layer("both", Concat(), ["up", "wide"], TensorSpec(8, 4, 6, 8, four))
-        layer("sum", Add(), ["both", "both"], TensorSpec(8, 4, 6, 8, Granularity((3, 4), per_channel=True)))
-        return backend.download(maps["sum"].buffer), maps["sum"].exponents
-
-    arrays = {
-        "image": rng.integers(-128, 128, (2, 2, 9, 10)),
-        "first": rng.integers(-99, 100, (3, 2, 3, 3)),
-        "second": rng.integers(-99, 100, (4, 3, 3, 3)),
-        "wide": rng.integers(-99, 100, (4, 3, 1, 2)),
-    }
-    for method in BlockMethod:
-        for left, right in zip(run(ORACLE, method), run(LITERAL, method), strict=True):
-            np.testing.assert_array_equal(left, right)
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("method", BlockMethod)
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_networks_run_on_pes(per_channel: bool, method: BlockMethod, selection: Selection) -> None:
+    policy = BlockPolicy(method, selection=selection)
+    left, right = (run_network(backend, policy, per_channel=per_channel, seed=11) for backend in (ORACLE, LITERAL))
+    assert_same_maps(left, right)

@@ -32,6 +32,7 @@ from binpoint.backends.kernel import (
 )
 from binpoint.backends.oracle.backend import OracleBackend
 from binpoint.backends.oracle.fixed_point import mantissa_range
+from binpoint.backends.oracle.pe_backend import LiteralPeBackend
 from binpoint.backends.tensor_expression import block_kernels
 from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
 from binpoint.backends.tensor_expression.block_kernels import BlockLayerKernel
@@ -45,6 +46,7 @@ from binpoint.support.numeric import (
     Selection,
     fixed_constant,
 )
+from tests.backends.block_networks import assert_same_maps, run_network
 
 ORACLE = OracleBackend()
 LEAKY = LeakyRelu(fixed_constant(Fraction(1, 10), 8))
@@ -316,3 +318,15 @@ def test_exponents_are_run_time_values(generic: TensorExpressionBackend) -> None
             (maps, parameters, replace(exponents, candidates=moved[:5], default=moved[0])),
         )
     assert generic.compiler.generated == count
+
+
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("method", BlockMethod)
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_networks_equal_the_literal_pe(
+    generic: TensorExpressionBackend, per_channel: bool, method: BlockMethod, selection: Selection
+) -> None:
+    """One PE, one block, one channel at a time, written from the patent's figures."""
+    policy = BlockPolicy(method, selection=selection)
+    literal = run_network(LiteralPeBackend(), policy, per_channel=per_channel, seed=5)
+    assert_same_maps(run_network(generic, policy, per_channel=per_channel, seed=5), literal)
