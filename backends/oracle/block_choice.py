@@ -37,13 +37,18 @@ def realign(spec: KernelSpec, found: Values) -> Values:
     by = (spec.blocks or BlockPolicy()).selection
     choose = np.maximum if by is Selection.INTEGER else np.minimum
     positions = np.broadcast_to(found.exponents, found.values.shape)
-    if (found.exponents == found.exponents.flat[0]).all():
-        return Values(found.values, positions, found.overflowed)
-    height, width = block_size(spec.output)
-    rows, columns = _starts(spec.output)
-    grid = choose.reduceat(choose.reduceat(positions, rows, axis=2), columns, axis=3)
-    target = grid.repeat(height, axis=2)[:, :, : spec.output.height].repeat(width, axis=3)[..., : spec.output.width]
-    values, outside = saturate(aligned(found.values, positions, target), spec.accumulator.bits + spare_bits(spec))
+    moved, target = found.values, positions
+    if not (found.exponents == found.exponents.flat[0]).all():
+        height, width = block_size(spec.output)
+        rows, columns = _starts(spec.output)
+        grid = choose.reduceat(choose.reduceat(positions, rows, axis=2), columns, axis=3)
+        target = grid.repeat(height, axis=2)[:, :, : spec.output.height].repeat(width, axis=3)[..., : spec.output.width]
+        moved = aligned(found.values, positions, target)
+    bits = spec.accumulator.bits + spare_bits(spec)
+    if magnitude(moved) < 1 << (bits - 1):
+        return Values(moved, target, found.overflowed)
+    # Also where nothing moved: a leaky slope above 1 leaves the registers.
+    values, outside = saturate(moved, bits)
     return Values(values, target, found.overflowed | outside)
 
 

@@ -69,10 +69,7 @@ def operations(draw: st.DrawFn, tensor: TensorSpec) -> tuple[object, int, int, i
     kernel = draw(st.tuples(*(st.integers(1, min(5, size + 2)) for size in (tensor.height, tensor.width))))
     stride = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
     padding = tuple(draw(st.integers(0, size // 2)) for size in (*kernel, *kernel))
-    sizes = [
-        window_output(size, kernel[axis], stride[axis], padding[axis], padding[axis + 2])
-        for axis, size in enumerate((tensor.height, tensor.width))
-    ]
+    sizes = _sizes(tensor, kernel, stride, padding)
     kinds = ["widen", "resize", "sigmoid", "softmax", "add", "concat"]
     if min(sizes) >= 1:
         kinds += ["convolution"] * 8 + ["average", "max"]
@@ -81,7 +78,12 @@ def operations(draw: st.DrawFn, tensor: TensorSpec) -> tuple[object, int, int, i
             groups = draw(st.sampled_from([g for g in (1, 2, tensor.channels) if tensor.channels % g == 0]))
             outputs = groups * draw(st.integers(1, 3))
             bias = draw(st.sampled_from([None, 16]))
-            return Convolution(kernel, stride, padding, groups=groups, bias_bits=bias), outputs, *sizes
+            dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+            extent = tuple(step * (size - 1) + 1 for step, size in zip(dilation, kernel, strict=True))
+            dilated = _sizes(tensor, extent, stride, padding)
+            if min(dilated) < 1:
+                dilation, dilated = (1, 1), sizes
+            return Convolution(kernel, stride, padding, dilation, groups, bias_bits=bias), outputs, *dilated
         case "average":
             return AveragePool(kernel, stride, padding, draw(st.booleans())), tensor.channels, *sizes
         case "max":
@@ -91,6 +93,16 @@ def operations(draw: st.DrawFn, tensor: TensorSpec) -> tuple[object, int, int, i
         case kind:
             plain = {"widen": Widen, "sigmoid": Sigmoid, "softmax": Softmax, "add": Add, "concat": Concat}[kind]
             return plain(), tensor.channels, tensor.height, tensor.width
+
+
+def _sizes(
+    tensor: TensorSpec, extent: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int]
+) -> list[int]:
+    """(height, width) of what windows of some extent leave of a map; below 1 where none fits."""
+    return [
+        window_output(size, extent[axis], stride[axis], padding[axis], padding[axis + 2])
+        for axis, size in enumerate((tensor.height, tensor.width))
+    ]
 
 
 @st.composite

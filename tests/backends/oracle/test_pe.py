@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from binpoint.backends.kernel import (
     KernelExponents,
     KernelParameters,
     KernelSpec,
+    LeakyRelu,
     MaxPool,
     Relu,
     Reshape,
@@ -23,10 +25,11 @@ from binpoint.backends.kernel import (
     Sigmoid,
     Softmax,
     TensorSpec,
+    Widen,
 )
 from binpoint.backends.oracle.backend import OracleBackend
 from binpoint.backends.oracle.pe_backend import LiteralPeBackend
-from binpoint.support.numeric import BlockMethod, BlockPolicy, Granularity, Selection
+from binpoint.support.numeric import BlockMethod, BlockPolicy, Granularity, Neighbour, Selection, fixed_constant
 from tests.backends.block_networks import (
     assert_equal,
     assert_same_maps,
@@ -55,6 +58,74 @@ def test_narrow_accumulators(data: st.DataObject) -> None:
     spec = replace(spec, accumulator=Accumulator(data.draw(st.sampled_from([9, 12, 16])), data.draw(st.booleans())))
     call = data.draw(calls(spec, spread=12))
     assert_equal(run_blocks(ORACLE, spec, call), run_blocks(LITERAL, spec, call))
+
+
+@pytest.mark.parametrize("selection", Selection)
+def test_a_steep_leaky_relu_leaves_the_registers(selection: Selection) -> None:
+    """A slope above 1 saturates in the register that holds a block's results, also where nothing has to be aligned."""
+    tensor = TensorSpec(1, 1, 1, 8)
+    slope = fixed_constant(Fraction(4), 8)
+    policy = BlockPolicy(selection=selection)
+    spec = KernelSpec("steep", Widen(), (tensor,), tensor, LeakyRelu(slope), Accumulator(9), blocks=policy)
+    call = {
+        "arrays": [np.full((1, 1, 1, 1), -128)],
+        "grids": [np.zeros((1, 1, 1, 1), np.int32)],
+        "parameters": KernelParameters(),
+        "exponents": BlockExponents(candidates=(2,)),
+        "draw": None,
+    }
+    for backend in (ORACLE, LITERAL):
+        mantissas, result = run_blocks(backend, spec, call)
+        # -512 in 9 bits is -256, in units of 4.
+        assert int(mantissas.item()) == -64
+        assert result.events.accumulator_overflows == 1
+
+
+@pytest.mark.parametrize("neighbour", Neighbour)
+def test_each_neighbour_predicts(neighbour: Neighbour) -> None:
+    """Blocks of one element, of which some overflow at the finer candidate: each tells its follower apart."""
+    tensor = TensorSpec(1, 5, 5, 8, Granularity((1, 1)))
+    policy = BlockPolicy(BlockMethod.PREDICT, neighbours=(neighbour,), threshold=Fraction(0))
+    spec = KernelSpec("predicted", Widen(), (tensor,), tensor, blocks=policy)
+    hot = np.random.default_rng(5).integers(0, 2, (5, 5))
+    call = {
+        "arrays": [(hot * 126 + 1).reshape(1, 1, 5, 5)],
+        "grids": [np.zeros((1, 1, 5, 5), np.int32)],
+        "parameters": KernelParameters(),
+        "exponents": BlockExponents(candidates=(0, -1), default=0),
+        "draw": None,
+    }
+    down, right = {
+        Neighbour.UPPER_LEFT: (-1, -1),
+        Neighbour.UPPER: (-1, 0),
+        Neighbour.UPPER_RIGHT: (-1, 1),
+        Neighbour.LEFT: (0, -1),
+    }[neighbour]
+    expected = np.zeros((5, 5), np.int32)
+    for row, column in np.ndindex(5, 5):
+        if row + down >= 0 and 0 <= column + right < 5:
+            expected[row, column] = 0 if hot[row + down, column + right] else -1
+    for backend in (ORACLE, LITERAL):
+        np.testing.assert_array_equal(run_blocks(backend, spec, call)[1].output.exponents[0, 0], expected)
+
+
+@pytest.mark.parametrize(("wraps", "expected"), [(False, 127), (True, -56)])
+def test_a_bias_leaves_the_accumulator(wraps: bool, expected: int) -> None:
+    """100 + 100 in 8 bits."""
+    tensor = TensorSpec(1, 1, 1, 8)
+    operation, accumulator = Convolution((1, 1), bias_bits=16), Accumulator(8, wraps)
+    spec = KernelSpec("bias", operation, (tensor,), tensor, accumulator=accumulator, blocks=BlockPolicy())
+    call = {
+        "arrays": [np.full((1, 1, 1, 1), 100)],
+        "grids": [np.zeros((1, 1, 1, 1), np.int32)],
+        "parameters": KernelParameters(np.ones((1, 1, 1, 1), np.int64), np.array([100])),
+        "exponents": BlockExponents(candidates=(0,)),
+        "draw": None,
+    }
+    for backend in (ORACLE, LITERAL):
+        mantissas, result = run_blocks(backend, spec, call)
+        assert int(mantissas.item()) == expected
+        assert result.events.accumulator_overflows == 1
 
 
 @given(st.data())
