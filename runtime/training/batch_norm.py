@@ -12,6 +12,7 @@ Sums are integers. What cancels is subtracted in integers, so that no digit is l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import frexp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,17 @@ class Affine:
 
     coefficients: Array
     constants: Array
+
+    def raised(self) -> int:
+        """The power of two that makes the last input's coefficients as large as the first's; 0 where some are all 0."""
+        first, last = (float(np.abs(self.coefficients[index]).max()) for index in (0, -1))
+        return frexp(first)[1] - frexp(last)[1] if first and last else 0
+
+    def raise_last(self, shift: int) -> Affine:
+        """The last input's coefficients 2^shift times as large."""
+        coefficients = self.coefficients.copy()
+        coefficients[-1] = np.ldexp(coefficients[-1], shift)
+        return Affine(coefficients, self.constants)
 
 
 @dataclass(frozen=True, eq=False)

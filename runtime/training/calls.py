@@ -52,6 +52,8 @@ class Calls:
         self._call = CallStage.CALL if self._allocator is None else CallStage.CALL_WITH_ALLOCATION
         self._draws = dict(_numbered(program))
         self._shapes = {parameter.name: parameter.shape for parameter in program.parameters}
+        self.raised_coefficients: dict[str, int] = {}
+        """By which power of two the coefficients of x are larger than they stand for, see `HostBatchNorm.backward`."""
         self.scale_exponent = next((step.scale_exponent for step in program.steps if isinstance(step, LossStep)), 0)
 
     def load(self, program: TrainingProgram) -> None:
@@ -124,7 +126,7 @@ class Calls:
             mini_batch=max(number, 0),
             statistics=acquires,
             draw=self._draw(spec.name, spec.rounding, number),
-            shifts=(0, self.scale_exponent) if scaled else (),
+            shifts=(0, self.scale_exponent - self.raised_coefficients[call.weight]) if scaled and call.weight else (),
             bias_shift=self.scale_exponent if scaled else 0,
         )
         return self._named(self._link.call(request, stage, spec.name, self._call).events)

@@ -179,7 +179,8 @@ class Host:
     def _norm_backward(self, step: BatchNormBackwardStep) -> None:
         gradient_input = self._sums[step.sums].spec.terms[0][0]
         scale = self._calls.scale_exponent
-        self._norms.backward(step, self._epsilons[step.layer], gradient_input, scale)
+        raised = self._norms.backward(step, self._epsilons[step.layer], gradient_input, scale)
+        self._calls.raised_coefficients[step.weight] = raised
 
     def _logits(self, stage: Stage) -> NDArray[np.float64]:
         name = self.program.logits

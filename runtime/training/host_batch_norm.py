@@ -64,22 +64,27 @@ class HostBatchNorm:
         ):
             self._tensors.write(name, values, fitting_exponent(values, bits), bits, Stage.EVALUATE)
 
-    def backward(self, step: BatchNormBackwardStep, epsilon: float, gradient_input: int, scale: int) -> None:
+    def backward(self, step: BatchNormBackwardStep, epsilon: float, gradient_input: int, scale: int) -> int:
         """Gradients of gamma and beta, and the coefficients of dx. The loss, so dy, is 2^scale times as large.
 
         `gradient_input` says which input of the sums dy is.
 
         The coefficients are those of the unscaled loss: A multiplies dy, which has the scale already, and the kernel
         is told that x and C stand for 2^scale times as much. So a scale moves exponents alone.
+
+        B multiplies x, which is many times as large as dy: at the exponent of A it would be all but 0. It is written
+        2^s times as large, as large as A, and the kernel has to be told that x stands for 2^-s times as much. Gives s.
         """
         sums = self._link.read(self._areas[step.sums].address, Stage.CALL_BACKWARD, step.layer)
         exponent = sums.exponents[gradient_input] - scale
         part = backward_part(self._moments[step.layer], sums.mantissas, exponent, self._gammas[step.layer], epsilon)
-        self._write(step, part.affine, Stage.CALL_BACKWARD)
+        shift = part.affine.raised()
+        self._write(step, part.affine.raise_last(shift), Stage.CALL_BACKWARD)
         for parameter, values in ((gamma_of(step.layer), part.gamma), (beta_of(step.layer), part.beta)):
             name = gradient_of(parameter)
             scaled, bits = np.ldexp(values, scale), step.parameter_gradient_bits
             self._tensors.write(name, scaled, self._exponents[name], bits, Stage.CALL_BACKWARD, observe=True)
+        return shift
 
     def _write(self, step: BatchNormForwardStep | BatchNormBackwardStep, affine: Affine, stage: Stage) -> None:
         for name, values, bits in (

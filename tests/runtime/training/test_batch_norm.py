@@ -3,7 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from binpoint.runtime.training.batch_norm import backward_part, forward_affine, moments
+from binpoint.runtime.conversion import dequantize, quantize
+from binpoint.runtime.training.batch_norm import Affine, backward_part, forward_affine, moments
+from binpoint.runtime.training.host_tensors import fitting_exponent
 
 EPSILON = 1e-5
 RANDOM = np.random.default_rng(0)
@@ -71,3 +73,21 @@ def test_the_backward_part_is_the_derivative() -> None:
     normal = (normalise(x) - BETA.reshape(1, 3, 1, 1)) / GAMMA.reshape(1, 3, 1, 1)
     assert part.gamma == pytest.approx((dy * normal).sum(axis=(0, 2, 3)), rel=1e-10)
     assert part.beta == pytest.approx(dy.sum(axis=(0, 2, 3)), rel=1e-12)
+
+
+def test_coefficients_of_x_keep_their_digits_where_dy_is_tiny() -> None:
+    """Those of dy and of x share an exponent; x is 2^20 times as large as dy."""
+    x, dy = X * 2.0**EX, DY * 2.0**-30
+    part = backward_part(kept(), np.stack([channel_sums(DY), channel_sums(DY, X)]), -30, GAMMA, EPSILON)
+    shift = part.affine.raised()
+    raised = part.affine.raise_last(shift)
+    mantissas, _ = quantize(raised.coefficients, fitting_exponent(raised.coefficients, 16), 16)
+    scale, slope = dequantize(mantissas, fitting_exponent(raised.coefficients, 16))
+    exact = dy * part.affine.coefficients[0] + x * part.affine.coefficients[1]
+    rounded = dy * scale + np.ldexp(x, -shift) * slope
+    assert shift > 15
+    assert np.abs(rounded - exact).max() < 1e-3 * np.abs(exact).max()
+
+
+def test_nothing_is_raised_where_there_is_nothing() -> None:
+    assert Affine(np.array([1.0, 0.0]).reshape(2, 1, 1, 1), np.zeros(1)).raised() == 0

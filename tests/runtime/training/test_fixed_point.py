@@ -7,15 +7,19 @@ import pytest
 
 from binpoint.runtime.training.accelerator import Acquisition
 from binpoint.runtime.training.fixed_point import FixedPointEngine
+from binpoint.runtime.training.floating import FloatEngine
 from binpoint.support.target import Allocator
 from tests.training_programs import (
     NORMALISED,
     PLAIN,
+    RATE,
     STOCHASTIC,
     TARGET,
     engine,
+    first_parameters,
     machine,
     mini_batch,
+    running,
     same_snapshots,
     samples,
     train,
@@ -150,3 +154,18 @@ def test_running_statistics_follow_the_mini_batches() -> None:
     moved = trained.trained().running
     assert not np.array_equal(first["bn.mean"], moved["bn.mean"])
     assert np.all(np.abs(moved["bn.variance"] - 1) > 0)
+
+
+def test_wide_formats_update_as_floating_point_does() -> None:
+    """The mean loss of a mini-batch makes small gradients; none of the terms of batch normalisation's may get lost."""
+    wide = NORMALISED.replace("numeric {", "numeric { activations = 16 bits  weights = 16 bits ")
+    integer, floating = engine(wide), FloatEngine(trainable(wide), first_parameters(wide), running(wide))
+    before = first_parameters(wide)
+    train(integer, 1)
+    batch = mini_batch()
+    floating.train(batch.inputs, batch.labels, RATE)
+    masters = integer.trained().masters
+    for name, values in floating.snapshot().arrays.items():
+        if name in before and not name.endswith((".mean", ".variance")):
+            update = values - before[name]
+            assert np.linalg.norm(masters[name] - values) < 0.02 * np.linalg.norm(update), name
