@@ -8,6 +8,9 @@ from fractions import Fraction
 from binpoint.cli.schedule_options import number
 from binpoint.support.number_text import parse_number
 
+LARGEST_SCALE = 255
+"""The greatest power of two of the loss: the width of the range of exponents, -128 to 127."""
+
 
 def add_sgd_arguments(container: argparse._ActionsContainer) -> None:
     """--momentum, --weight-decay and --loss-scale."""
@@ -16,8 +19,16 @@ def add_sgd_arguments(container: argparse._ActionsContainer) -> None:
         "--weight-decay", type=below_one, default=Fraction(0), metavar="D", help="of weights, not of biases (default 0)"
     )
     container.add_argument(
-        "--loss-scale", type=number, default=0, metavar="K", help="multiply the loss by 2^K: moves exponents alone"
+        "--loss-scale", type=scale, default=0, metavar="K", help="multiply the loss by 2^K: moves exponents alone"
     )
+
+
+def scale(text: str) -> int:
+    """An option's value as a power of two that the range of exponents can make up for."""
+    value = number(text)
+    if value > LARGEST_SCALE:
+        raise argparse.ArgumentTypeError(f"{text} is not {LARGEST_SCALE} or less")
+    return value
 
 
 def below_one(text: str) -> Fraction:

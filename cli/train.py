@@ -52,8 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def keep(progress: Progress) -> None:
         if folder is not None:
+            snapshot = engine.snapshot()  # which the trace shows: it ends behind
             positions = {name: file.position() for name, file in files.items()}
-            folder.write(engine.snapshot(), progress.document(), positions)
+            folder.write(snapshot, progress.document(), positions)
 
     with Screen(setup, progress) as screen:
         hooks = Hooks(screen.show_step, screen.show_epoch, keep, arguments.checkpoint_every)
@@ -104,5 +105,6 @@ def _write(path: Path, setup: Setup, engine: Engine) -> None:
     from binpoint.compiler.trained import compile_trained
     from binpoint.runtime.artifact import write_artifact
 
-    artifact = compile_trained(setup.network, setup.program, engine.trained(), setup.target, setup.options.batch)
+    trained, batch = engine.trained(), setup.options.batch
+    artifact = compile_trained(setup.network, setup.program, setup.parameters, trained, setup.target, batch)
     write_artifact(path, artifact)

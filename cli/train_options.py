@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,6 +19,9 @@ FIXED_POINT_OPTIONS = {
     "parameter_statistics": "thinned",
 }
 """Options that say how fixed point is computed, and their defaults."""
+
+RATE_LIMIT = 2**128
+"""Learning rates lie below: float32, the yardstick, has no larger numbers."""
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +108,7 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
 
 def check_options(arguments: argparse.Namespace) -> None:
     """Refuse what contradicts itself or cannot be written, all at once, before anything is read."""
-    from binpoint.support.diagnostics import Collector, Diagnostic
+    from binpoint.support.diagnostics import Collector, Diagnostic, Location
     from binpoint.support.files import check_writable
 
     collector = Collector()
@@ -120,12 +124,15 @@ def check_options(arguments: argparse.Namespace) -> None:
         for option, default in FIXED_POINT_OPTIONS.items():
             if getattr(arguments, option) != default:
                 name = f"--{option.replace('_', '-')}"
-                refuse(f"{name} says how fixed point is computed", f"--float {name}")
+                refuse(f"{name} says how fixed point is computed", f"--float {name}", f"leave --float or {name} away")
     inputs = [path for path in (arguments.network, Path(arguments.target), arguments.weights) if path is not None]
     outputs = [path for path in (arguments.output, arguments.json, arguments.trace) if path is not None]
     for path in outputs:
         with collector.catch():
-            check_writable(path, inputs + [other for other in outputs if other is not path])
+            check_writable(path, inputs)
+    places = Counter(path.resolve() for path in outputs)
+    for path in (each for each, times in places.items() if times > 1):
+        collector.add(Diagnostic("same-file", "two outputs are one file", Location(str(path)), hint="name two files"))
     collector.raise_any()
 
 
@@ -144,6 +151,8 @@ def _positive(text: str) -> Fraction:
     value = _fraction(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    if value >= RATE_LIMIT:
+        raise argparse.ArgumentTypeError(f"{text} is not below 2^128, which float32 ends at")
     return value
 
 

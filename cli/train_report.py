@@ -123,9 +123,14 @@ def print_result(setup: Setup, progress: Progress, output: Path | None) -> None:
         "target-accuracy": "the target accuracy is reached",
     }
     reason = "" if progress.ending is None else f": {why[progress.ending]}"
-    print(f"{progress.step:,} mini-batches of {setup.options.batch} images{reason}")
+    batch = min(setup.options.batch, len(setup.training))
+    print(f"{_counted(progress.step, 'mini-batch', 'es')} of {_counted(batch, 'image', 's')}{reason}")
     if output is not None:
         print(f"wrote {output} ({output.stat().st_size:,} bytes)")
+
+
+def _counted(count: int, noun: str, ending: str) -> str:
+    return f"{count:,} {noun}{ending if count != 1 else ''}"
 
 
 def _row(result: EpochResult) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from binpoint.backends.program import KernelCall, Program
 from binpoint.backends.training_program import KernelStep, Phase, TrainingProgram
 from binpoint.compiler.block_defaults import with_one_exponent
 from binpoint.compiler.network import NetworkGraph
+from binpoint.compiler.parameters import Parameters
 from binpoint.compiler.pipeline import CompileOptions, compile_network
 from binpoint.runtime.conversion import quantize
 from binpoint.runtime.manifest import Origin, Source
 from binpoint.runtime.parameters import parameter_specs
+from binpoint.support.diagnostics import user_error
 from binpoint.support.target import Target
 
 if TYPE_CHECKING:
@@ -30,21 +32,27 @@ if TYPE_CHECKING:
 
 
 def compile_trained(
-    network: NetworkGraph, program: TrainingProgram, trained: TrainedNetwork, target: Target, batch: int
+    network: NetworkGraph,
+    program: TrainingProgram,
+    first: Parameters,
+    trained: TrainedNetwork,
+    target: Target,
+    batch: int,
 ) -> Artifact:
     """The artifact of a trained network.
 
     Args:
         network: the graph that was trained.
         program: what a mini-batch of its training did.
+        first: parameters before training: those that do not lie before the loss still have these values.
         trained: parameters, running statistics and exponents.
         target: the PE array.
         batch: the images of a mini-batch in inference.
 
     Raises:
-        UserError: a parameter has no finite value, or a running variance is negative.
+        UserError: a parameter or a running statistic has no value in float32, or a running variance is negative.
     """
-    floats = _floats(network, trained)
+    floats = _floats(network, first, trained)
     artifact = compile_network(with_one_exponent(network), floats, target, CompileOptions(batch)).artifact(
         Origin(Source.TRAINING)
     )
@@ -53,6 +61,8 @@ def compile_trained(
     mantissas, exponents = dict(artifact.mantissas), dict(artifact.exponents)
     specs = parameter_specs(artifact.program)
     for name in _unfolded(network, artifact.program):
+        if name not in trained.parameters:
+            continue
         values, exponent = trained.parameters[name], trained.exponents[name]
         mantissas[name], _ = quantize(values.reshape(specs[name].shape), exponent, specs[name].bits)
         exponents[name] = exponent
@@ -60,10 +70,23 @@ def compile_trained(
     return replace(artifact, mantissas=mantissas, exponents=exponents)
 
 
-def _floats(network: NetworkGraph, trained: TrainedNetwork) -> dict[str, NDArray[np.float32]]:
+def _floats(network: NetworkGraph, first: Parameters, trained: TrainedNetwork) -> dict[str, NDArray[np.float32]]:
     """Masters and running statistics by the names and in the shapes of the network."""
-    values = {**trained.masters, **trained.running}
-    return {name: values[name].reshape(shape).astype(np.float32) for name, shape in network.parameter_shapes().items()}
+    values: dict[str, NDArray[np.floating[Any]]] = {**first, **trained.masters, **trained.running}
+    with np.errstate(over="ignore"):  # reported below, with the parameter's name
+        floats = {
+            name: values[name].reshape(shape).astype(np.float32) for name, shape in network.parameter_shapes().items()
+        }
+    for name, array in floats.items():
+        if not np.isfinite(array).all():
+            raise user_error(
+                "diverged",
+                f'training has left "{name}" without a value in float32',
+                found=float(values[name].flat[int(np.argmin(np.isfinite(array)))]),
+                expected="magnitudes below 2^128",
+                hint="smaller input data, or a smaller learning rate, may help",
+            )
+    return floats
 
 
 def _unfolded(network: NetworkGraph, program: Program) -> list[str]:

@@ -228,7 +228,7 @@ def _check_labels(labels: arrays.Array, count: int, place: str) -> None:
             "bad-labels",
             "labels are one whole number a sample, from 0",
             location=Location(place),
-            found=f"{' x '.join(map(str, labels.shape))} of {labels.dtype}",
+            found=_odd_labels(labels) if not whole else f"label {int(labels.min())} to {int(labels.max())}",
         )
     if len(labels) != count:
         raise user_error(
@@ -238,6 +238,11 @@ def _check_labels(labels: arrays.Array, count: int, place: str) -> None:
             found=f"{len(labels)} labels",
             expected=f"{count} labels",
         )
+
+
+def _odd_labels(labels: arrays.Array) -> str:
+    shape = " x ".join(map(str, labels.shape))
+    return f"{shape} of {labels.dtype}" if shape else f"one {labels.dtype}"
 
 
 def _array_source(array: arrays.Array, declared: ProgramInput, place: str, what: str) -> ArraySource:

@@ -91,6 +91,8 @@ class CheckpointFolder:
         """
         if not self._path.exists():
             return None
+        if not self._path.is_file():
+            raise _damaged(self._path, "this is no checkpoint", "no ordinary file")
         document, arrays = _load(self._path)
         version = document.get("format_version")
         if document.get("format") != FORMAT or version != FORMAT_VERSION:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import cos, pi
 
 from binpoint.support.diagnostics import did_you_mean, user_error
+from binpoint.support.number_text import parse_number
 from binpoint.support.numeric import FixedConstant, fixed_constant
 
 RATE_BITS = 16
@@ -80,8 +81,8 @@ def parse_schedule(text: str) -> RateSchedule:
         return RateSchedule(kind)
     try:
         epochs, factor = numbers
-        schedule = RateSchedule(kind, int(epochs), Fraction(factor))
-    except (ValueError, ZeroDivisionError):
+        schedule = RateSchedule(kind, int(epochs), parse_number(factor))
+    except ValueError:
         raise _fault(text, "step:2:0.1 makes the rate a tenth every 2 epochs") from None
     if schedule.epochs < 1 or not 0 < schedule.factor <= 1:
         raise _fault(text, "at least 1 epoch, and a factor above 0, at most 1")

@@ -186,6 +186,16 @@ def test_a_training_goes_on_further_than_it_was_to(folder: Path) -> None:
     assert (folder / "out.bpz").read_bytes() == (folder / "whole.bpz").read_bytes()
 
 
+def test_a_resumed_trace_only_builds_anew(folder: Path) -> None:
+    kept = ("--checkpoint", str(folder / "kept"), "--checkpoint-every", "3", "--trace", str(folder / "trace"))
+    train(folder, "--steps", "3", *kept)
+    before = (folder / "trace").read_text()
+    train(folder, "--steps", "4", *kept, "--resume")
+    after = (folder / "trace").read_text()
+    assert after.startswith(before)
+    assert '"stage": "S1"' in after.removeprefix(before).splitlines()[0]
+
+
 def test_an_old_checkpoint_is_not_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(folder, "--steps", "1", "--checkpoint", str(folder / "kept"))
     assert "checkpoint-exists" in train_fails(folder, capsys, "--checkpoint", str(folder / "kept"))
@@ -211,7 +221,16 @@ def test_options_that_make_no_sense_are_refused(
 
 @pytest.mark.parametrize(
     "option",
-    [("--lr", "0"), ("--momentum", "1"), ("--target-accuracy", "101%"), ("--lr", "x"), ("--weight-decay", "-1")],
+    [
+        ("--lr", "0"),
+        ("--momentum", "1"),
+        ("--target-accuracy", "101%"),
+        ("--lr", "x"),
+        ("--weight-decay", "-1"),
+        ("--lr", "1e39"),
+        ("--loss-scale", "256"),
+        ("--batch", "x"),
+    ],
 )
 def test_numbers_out_of_range_are_refused(folder: Path, option: tuple[str, str]) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -221,7 +240,10 @@ def test_numbers_out_of_range_are_refused(folder: Path, option: tuple[str, str])
 
 def test_files_must_not_overwrite_each_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = str(folder / "same")
-    assert "same-file" in train_fails(folder, capsys, "--json", same, "--trace", same)
+    (folder / "x").mkdir()
+    error = train_fails(folder, capsys, "--json", same, "--trace", str(folder / "x" / ".." / "same"))
+    assert error.count("same-file") == 1
+    assert "two outputs are one file" in error
     assert "same-file" in train_fails(folder, capsys, "-o", str(folder / "net.bp"))
 
 
@@ -252,6 +274,19 @@ def test_a_float_training_that_diverges_says_so(folder: Path, capsys: pytest.Cap
     error = train_fails(folder, capsys, "--float", "--lr", "1e30", "--epochs", "3")
     assert "error[diverged]" in error
     train(folder, "--lr", "1e4", "--steps", "9")  # fixed point saturates and goes on
+
+
+def test_what_lies_beside_the_loss_keeps_its_first_values(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    aside = "aside = batch_norm(linear(flatten(pool), features=2)) loss = cross_entropy(fc) output fc, aside"
+    (folder / "net.bp").write_text(PLAIN.replace("output fc", aside))
+    for arithmetic in ((), ("--float",)):
+        train(folder, "--steps", "2", *arithmetic, "-o", str(folder / "out.bpz"))
+        assert main(["inspect", str(folder / "out.bpz")]) == 0
+
+
+def test_the_end_counts_what_there_was(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(folder, "--limit", "5", "--epochs", "1")
+    assert "1 mini-batch of 5 images: all epochs are over" in capsys.readouterr().out
 
 
 def test_data_without_labels_cannot_train(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

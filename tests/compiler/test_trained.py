@@ -14,6 +14,7 @@ from binpoint.runtime.manifest import Origin, Source
 from binpoint.runtime.session import Session
 from binpoint.runtime.training.fixed_point import FixedPointEngine
 from binpoint.runtime.training.floating import FloatEngine
+from binpoint.support.diagnostics import UserError
 from tests.training_programs import (
     NORMALISED,
     PLAIN,
@@ -37,7 +38,16 @@ def trained(text: str) -> FixedPointEngine:
 
 
 def artifact_of(subject: FixedPointEngine | FloatEngine, text: str) -> Artifact:
-    return compile_trained(network(text), trainable(text), subject.trained(), TARGET, 4)
+    return compile_trained(network(text), trainable(text), first_parameters(text), subject.trained(), TARGET, 4)
+
+
+def test_a_statistic_past_float32_is_an_error() -> None:
+    subject = engine(NORMALISED)
+    found = subject.trained()
+    name = next(name for name in found.running if name.endswith(".variance"))
+    broken = replace(found, running={**found.running, name: np.full_like(found.running[name], 1e40)})
+    with pytest.raises(UserError, match="diverged"):
+        compile_trained(network(NORMALISED), trainable(NORMALISED), first_parameters(NORMALISED), broken, TARGET, 4)
 
 
 def scores(artifact: Artifact) -> np.ndarray:

@@ -105,14 +105,22 @@ def test_npz_files_name_the_inputs_of_a_network_with_several(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "labels",
-    [np.zeros((5, 1), int), np.zeros(5), np.full(5, -1), np.full(5, (1 << 64) - 1, np.uint64)],
-    ids=["2-D", "floats", "negative", "past int64"],
+    ("labels", "found"),
+    [
+        (np.zeros((5, 1), int), "5 x 1 of int64"),
+        (np.zeros(5), "5 of float64"),
+        (np.int64(3), "one int64"),
+        (np.full(5, -1), "label -1 to -1"),
+        (np.full(5, (1 << 64) - 1, np.uint64), str((1 << 64) - 1)),
+    ],
+    ids=["2-D", "floats", "0-D", "negative", "past int64"],
 )
-def test_labels_must_be_whole_numbers(tmp_path: Path, labels: np.ndarray) -> None:
+def test_labels_must_be_whole_numbers(tmp_path: Path, labels: np.ndarray, found: str) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, x=IMAGES, y=labels)
-    assert fault(load_data, str(path), (PIXELS,)).startswith("bad-labels")
+    with pytest.raises(UserError, match="bad-labels") as caught:
+        load_data(str(path), (PIXELS,))
+    assert found in str(caught.value.diagnostics[0])
 
 
 def test_a_folder_of_images_has_names_and_labels(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_damaged_and_unfit_images_are_user_errors(tmp_path: Path) -> None:
     for path, code in (
         (cut, "not-an-image"),
         (text, "not-an-image"),
-        (tmp_path / "no.png", "not-an-image"),
+        (tmp_path / "no.png", "unreadable-file"),
         (deep, "wrong-dtype"),
     ):
         assert fault(ImageFiles(PIXELS, (path,))).startswith(code)

@@ -34,6 +34,8 @@ def test_it_comes_back() -> None:
         ("heads", [{"output": "a", "anchors": [["1", "0"]], "softmax": False}]),
         ("heads", [{"output": "a", "anchors": [["1"]], "softmax": False}]),
         ("heads", [{"output": "a", "anchors": [["1", "2"]], "softmax": 0}]),
+        ("heads", [{"output": "a", "anchors": [["1", "1e400"]], "softmax": False}]),
+        ("heads", [{"output": "a", "anchors": [["1", "2"]], "softmax": False}] * 2),
         ("classes", ["dog", 1]),
         ("classes", "dog"),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,15 @@ def test_a_checkpoint_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     data = checkpoints.path.read_bytes()
     for length in (0, 5, 100, len(data) - 1):
         checkpoints.path.write_bytes(data[:length])
+        with pytest.raises(UserError, match="damaged-checkpoint"):
+            checkpoints.read()
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    checkpoints = written(tmp_path)
+    for make in (os.mkdir, os.mkfifo):
+        checkpoints.path.unlink() if checkpoints.path.is_file() else checkpoints.path.rmdir()
+        make(checkpoints.path)
         with pytest.raises(UserError, match="damaged-checkpoint"):
             checkpoints.read()
 

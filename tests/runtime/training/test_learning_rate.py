@@ -53,7 +53,19 @@ def test_only_schedules_that_end_at_the_end_depend_on_it() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "cosin", "step", "step:2", "step:0:0.5", "step:1:2", "step:1:0", "step:1:1/0", "step:x:0.1", "linear:2"],
+    [
+        "",
+        "cosin",
+        "step",
+        "step:2",
+        "step:0:0.5",
+        "step:1:2",
+        "step:1:0",
+        "step:1:1/0",
+        "step:x:0.1",
+        "linear:2",
+        "step:1:1e-99999999",
+    ],
 )
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="bad-schedule"):
