@@ -38,6 +38,7 @@ def kernel_workload(spec: KernelSpec, fused: tuple[str, ...], operations: int) -
         parameter_bytes=_parameter_bytes(spec),
         output_bytes=mantissa_bytes(prod(spec.output.shape), spec.output.bits),
         statistics=spec.statistics and not spec.exact,
+        exact=spec.exact,
         fused=fused,
     )
 

@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the network is made of; 1 where it does not fit the target."""
+    from binpoint.compiler.block_defaults import with_target_blocks
     from binpoint.compiler.fit import target_misfits
     from binpoint.compiler.frontends.dsl.parser import parse_network
     from binpoint.compiler.settings import apply_settings, apply_to_network, parse_settings
@@ -38,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         from binpoint.support.target_file import load_target
 
         network, target = apply_settings(network, load_target(arguments.target), settings)
+        network = with_target_blocks(network, target)
     summary = summarize(network)
     misfits = [] if target is None else target_misfits(network, target)
     if arguments.json:

@@ -75,6 +75,10 @@ def check_detection(arguments: argparse.Namespace, pictures: Sequence[Path]) -> 
 
     if arguments.resize:
         raise user_error("useless-option", "detection scales pictures by itself", found="--resize")
+    if arguments.float and arguments.no_float:
+        message = "detections in floating point are wanted and not wanted"
+        raise user_error("contradicting-options", message, found="--float --no-float", expected="one of them")
+    _check_drawing(arguments)
     if arguments.frames is not None:
         if arguments.draw is None:
             expected = "--draw DIR, a folder for the pictures and the CSV files"
@@ -90,6 +94,21 @@ def check_detection(arguments: argparse.Namespace, pictures: Sequence[Path]) -> 
     for path in drawn_paths(arguments.draw, pictures) if arguments.draw is not None else ():
         if path.parent.is_dir() or path == arguments.draw:
             check_writable(path, pictures)
+
+
+def _check_drawing(arguments: argparse.Namespace) -> None:
+    """Refuse a new folder that is called like a picture: drawn pictures are PNG, and a stream has several."""
+    from binpoint.runtime.images import is_image
+    from binpoint.support.diagnostics import Location, user_error
+
+    target = arguments.draw
+    if target is None or target.is_dir() or not is_image(target):
+        return
+    several = arguments.frames is not None
+    if several or target.suffix.lower() != PICTURE:
+        message = "a stream is drawn into a folder" if several else f"pictures are drawn as {PICTURE} files"
+        expected = "a folder" if several else f"a name in {PICTURE}, or a folder"
+        raise user_error("wrong-suffix", message, location=Location(str(target)), expected=expected)
 
 
 def drawn_paths(target: Path, pictures: Sequence[Path]) -> list[Path]:

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = make_plan(arguments)
     (workload,) = select_workloads(plan.workloads, [arguments.layer])
     layer = next(layer for layer in plan.schedule.layers if layer.layer == workload.layer)
-    answer = _answer(Explainer(layer, plan.target, workload.statistics), arguments)
+    answer = _answer(Explainer(layer, plan.target, workload.statistics, exact=workload.exact), arguments)
     if arguments.json:
         print_json({"layer": workload.layer, "answer": answer.sentence, **answer.facts})
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         fold_batch_norm=arguments.fold_batch_norm,
         darknet=_darknet(arguments),
     )
+    if network.weights is None and arguments.save_weights is not None:
+        print("warning: --save-weights writes nothing: without --weights, weights are drawn", file=sys.stderr)
     facts = _facts(network, arguments.output, None if network.weights is None else weights)
     if arguments.json:
         print_json(facts)

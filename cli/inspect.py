@@ -88,6 +88,7 @@ def _kernel_facts(call: KernelCall, artifact: Artifact) -> dict[str, Any]:
         "input_shapes": [list(tensor.shape) for tensor in spec.inputs],
         **_tensor_facts(spec.output),
         "exponent": artifact.exponents.get(spec.name),
+        "blocks": None if spec.blocks is None else str(spec.blocks),
         "accumulator_bits": None if accumulator is None else accumulator.bits,
         "can_overflow": None if accumulator is None else accumulator.can_overflow,
         "rounding": None if spec.exact else str(spec.rounding),
@@ -144,7 +145,7 @@ def _print(facts: dict[str, Any], origin: Origin | None) -> None:
     lines = [
         f"{facts['network']} for {facts['target']} ({facts['pes']} PEs), {facts['batch']} images a mini-batch; "
         f"written by binpoint {facts['binpoint_version']}, format {facts['format_version']}",
-        f"exponents by {'; '.join(facts['policy'])}",
+        _policy(facts),
     ]
     if facts["edited_schedule"] is not None:
         lines.append(f"edited schedule of {', '.join(facts['edited_schedule'])}")
@@ -159,10 +160,11 @@ def _print(facts: dict[str, Any], origin: Origin | None) -> None:
     for line in lines:
         print(printable(line))
     inputs = [
-        (each["name"], "input", _shape(each), f"{each['bits']}b", each["exponent"], "") for each in facts["inputs"]
+        (each["name"], "input", _shape(each), f"{each['bits']}b", each["granularity"], each["exponent"], "")
+        for each in facts["inputs"]
     ]
     kernels = [_kernel_row(each) for each in facts["kernels"]]
-    columns = ("kernel", "operation", "output", "width", "exponent", "accumulator")
+    columns = ("kernel", "operation", "output", "width", "exponents of", "exponent", "accumulator")
     print_table(None, columns, [*inputs, *kernels])
     rows = [
         (each["name"], _shape(each), f"{each['bits']}b", _exponent(each), each["bytes"]) for each in facts["parameters"]
@@ -171,6 +173,12 @@ def _print(facts: dict[str, Any], origin: Origin | None) -> None:
     print_table(f"parameters: {total} bytes", ("parameter", "shape", "width", "exponent", "bytes"), rows)
     hashes = [(name, digest[:HASH_DIGITS]) for name, digest in facts["sha256"].items()]
     print_table(None, ("member", "sha256"), hashes)
+
+
+def _policy(facts: dict[str, Any]) -> str:
+    """How exponents are found: each block's own way, or as statistics say."""
+    blocks = list(dict.fromkeys(kernel["blocks"] for kernel in facts["kernels"] if kernel["blocks"] is not None))
+    return f"exponents of blocks by {'; '.join(blocks)}" if blocks else f"exponents by {'; '.join(facts['policy'])}"
 
 
 def _exponent(parameter: dict[str, Any]) -> Any:
@@ -186,7 +194,8 @@ def _kernel_row(kernel: dict[str, Any]) -> tuple[Any, ...]:
     accumulator = None
     if kernel["accumulator_bits"] is not None:
         accumulator = f"{kernel['accumulator_bits']}b{', can overflow' if kernel['can_overflow'] else ''}"
-    return kernel["name"], operation, _shape(kernel), f"{kernel['bits']}b", kernel["exponent"], accumulator
+    shape, width = _shape(kernel), f"{kernel['bits']}b"
+    return kernel["name"], operation, shape, width, kernel["granularity"], kernel["exponent"], accumulator
 
 
 def _shape(facts: dict[str, Any]) -> str:

@@ -61,8 +61,13 @@ def _range(report: MapReport) -> str:
 def _shares(report: MapReport) -> str:
     """The most common exponents: -5: 61 %, -6: 30 %."""
     common = sorted(report.shares.items(), key=lambda entry: (-entry[1], -entry[0]))
-    shown = ", ".join(f"{exponent}: {share:.0%}" for exponent, share in common[:SHOWN_SHARES])
+    shown = ", ".join(f"{exponent}: {_rounded(share)}" for exponent, share in common[:SHOWN_SHARES])
     return shown + (", ..." if len(common) > SHOWN_SHARES else "")
+
+
+def _rounded(share: float) -> str:
+    """A share in whole percents; what is there is never 0."""
+    return f"{share:.0%}" if round(share, 2) else "<1%"
 
 
 def _decibels(ratio: float | None) -> str:

@@ -48,7 +48,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
 def count(text: str) -> int:
     """An option's value as a whole number, at least 1."""
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
     return value
@@ -56,7 +56,14 @@ def count(text: str) -> int:
 
 def number(text: str) -> int:
     """An option's value as a whole number, at least 0."""
-    value = int(text)
+    value = _whole(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
     return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number") from None

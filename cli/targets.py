@@ -104,6 +104,7 @@ def _hardware(arguments: argparse.Namespace) -> int:
     from binpoint.cli.output import print_json, print_table
     from binpoint.scheduling.block_hardware import BlockWork, block_hardware
     from binpoint.support.diagnostics import Collector, user_error
+    from binpoint.support.target import REGISTER_BITS
     from binpoint.support.target_file import load_target
 
     collector = Collector()
@@ -114,7 +115,12 @@ def _hardware(arguments: argparse.Namespace) -> int:
             target = load_target(name)
             if target.blocks is None:
                 message, hint = f'the target "{target.name}" knows one exponent a tensor', "it needs a [blocks] section"
-                raise user_error("no-blocks", message, found=name, hint=hint)
+                raise user_error("no-blocks", message, found=name, expected="exponents of blocks", hint=hint)
+            least = REGISTER_BITS[0]
+            if not least <= arguments.bits <= target.register_bits:
+                message = f"{arguments.bits}-bit results do not fit the registers of {target.name}"
+                expected = f"{least} to {target.register_bits} bits"
+                raise user_error("wide-operand", message, found=f"--bits {arguments.bits}", expected=expected)
             hardware = block_hardware(target, work)
             method = str(target.blocks.policy.method)
             facts = {**asdict(hardware), "shifters": hardware.shifters}

@@ -59,8 +59,8 @@ def import_model(
         UserError: for anything that cannot be read, expressed or written. Nothing is left behind then.
     """
     read = {"the model": model}
-    if darknet is not None and darknet.weights is not None:
-        read["the model's weights"] = darknet.weights
+    others = {} if darknet is None else {"the model's weights": darknet.weights, "the class names": darknet.classes}
+    read |= {what: path for what, path in others.items() if path is not None}
     _check_paths(read, output, weights)
     network, parameters = _read(model, darknet, fold_batch_norm=fold_batch_norm)
     inputs = list(network.inputs.values())
@@ -133,7 +133,7 @@ def _scaled(inputs: list[Input], scaling: PixelScaling, model: Path) -> Input:
 
 
 def _check_paths(read: Mapping[str, Path], output: Path, weights: Path) -> None:
-    """Refuse what would overwrite the model or its weights, and what cannot be written, before any work is done."""
+    """Refuse what would overwrite a file that is read, and what cannot be written, before any work is done."""
     if output.suffix.lower() != ".bp":
         raise user_error(
             "wrong-suffix", "a network file is called .bp", location=Location(str(output)), expected="a name in .bp"

@@ -122,6 +122,9 @@ def _opened(path: Path) -> Iterator[Image]:
                 yield image
     except UserError:
         raise
+    except FileNotFoundError:
+        message, expected = "there is no such image", "an image file such as PNG or JPEG"
+        raise user_error("unreadable-file", message, location=Location(str(path)), expected=expected) from None
     # Pillow's decoders raise many kinds of errors on damaged files.
     except Exception as error:
         raise user_error(

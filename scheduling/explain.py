@@ -31,12 +31,16 @@ class Explainer:
         schedule: the layer's schedule.
         target: the array it is for.
         statistics: whether the layer's results pass the statistics circuits at all.
+        exact: whether it only moves mantissas.
     """
 
-    def __init__(self, schedule: LayerSchedule, target: Target, statistics: bool = True) -> None:
+    def __init__(
+        self, schedule: LayerSchedule, target: Target, statistics: bool = True, *, exact: bool = False
+    ) -> None:
         self.schedule = schedule
         self.target = target
         self.statistics = statistics
+        self.exact = exact
         self.noun = "pair" if schedule.tile == (1, 1) else "tile"
 
     def pe(self, pe: int) -> Answer:
@@ -109,8 +113,10 @@ class Explainer:
 
     def _circuit(self, pe: int) -> str:
         """Why a PE does or does not sample."""
-        if not self.statistics:
+        if self.exact:
             return f"{self.schedule.layer} only moves mantissas and has no statistics"
+        if not self.statistics:
+            return f"the exponents of {self.schedule.layer} follow what its blocks lose, not statistics"
         if self.target.statistics_mask[pe]:
             return f"PE {pe} has a statistics circuit"
         spacing = self.target.statistics_spacing

@@ -14,9 +14,9 @@ class Workload:
 
     `operations_per_result` counts multiply-accumulates, or comparisons, additions and look-ups where a layer does
     not multiply. Bytes are those of the mantissas in DRAM: `input_bytes` and `output_bytes` per image,
-    `parameter_bytes` for all. `statistics` says whether the layer's results pass a statistics circuit (layers
-    that only move mantissas have none to take). `fused` are the layers of the network file that this one
-    computes, itself among them.
+    `parameter_bytes` for all. `statistics` says whether the layer's results pass a statistics circuit: not where it
+    only moves mantissas (`exact`), and not where the exponents of its blocks follow what each block loses.
+    `fused` are the layers of the network file that this one computes, itself among them.
 
     The gradient of a parameter and its update have `rows`, the output channels, in the place of images, and the input
     channels as channels; the feature maps that such a gradient reads count as `parameter_bytes`.
@@ -31,6 +31,7 @@ class Workload:
     parameter_bytes: int
     output_bytes: int
     statistics: bool = True
+    exact: bool = False
     fused: tuple[str, ...] = ()
     rows: int | None = None
     """None for the images of a mini-batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -13,6 +13,14 @@ BOX_NUMBERS = 5
 
 DEFAULT_SCORE, DEFAULT_IOU = Fraction(1, 2), Fraction(9, 20)
 """Thresholds where nobody says others, as Darknet has them."""
+
+LARGEST_ANCHOR = 2**24
+"""The largest width and height of an anchor in pixels: that of a feature map."""
+
+
+def are_anchors(sides: Iterable[Fraction]) -> bool:
+    """Whether all numbers can be widths and heights of anchors."""
+    return all(0 < side <= LARGEST_ANCHOR for side in sides)
 
 
 @dataclass(frozen=True)

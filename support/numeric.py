@@ -134,6 +134,13 @@ class BlockPolicy:
     threshold: Fraction = DEFAULT_THRESHOLD
     selection: Selection = Selection.FRACTION
 
+    def __str__(self) -> str:
+        """As it could be written in a network file, with every option that its method has."""
+        unused = set() if self.method is BlockMethod.PREDICT else set(PREDICTION_FIELDS)
+        if self.positions is not None:
+            unused.add("candidates")
+        return str(BlockWords(**{name: value for name, value in vars(self).items() if name not in unused}))
+
 
 PREDICTION_FIELDS = ("neighbours", "threshold")
 """The fields of a `BlockPolicy` that mean nothing to an analysis."""

@@ -47,7 +47,7 @@ class TargetBlocks:
         faults = []
         for field, sizes, most in (("size", self.size, MOST_PIXELS), ("filter", self.filter, LARGEST_FILTER)):
             for size in sizes:
-                faults += out_of_range(PREFIX + field, size, 1, most)
+                faults += _out_of_range(field, size, 1, most)
         faults += _word_faults(self.words)
         if faults:
             raise InvalidTargetError(faults)
@@ -64,16 +64,16 @@ class TargetBlocks:
 
 
 def _word_faults(words: BlockWords) -> list[Fault]:
-    faults = [] if words.candidates is None else out_of_range("blocks_candidates", words.candidates, 1, MOST_CANDIDATES)
-    for field in ("positions", "neighbours"):
+    faults = [] if words.candidates is None else _out_of_range("candidates", words.candidates, 1, MOST_CANDIDATES)
+    for field, items in (("positions", f"1 to {MOST_CANDIDATES} whole numbers"), ("neighbours", "names of neighbours")):
         listed = getattr(words, field)
         if listed is not None and (not listed or len(set(listed)) < len(listed) or len(listed) > MOST_CANDIDATES):
-            found, expected = ", ".join(map(str, listed)) or "an empty list", "each once"
+            found, expected = ", ".join(map(str, listed)) or "an empty list", f"{items}, each once"
             faults.append(Fault("out-of-range", (PREFIX + field,), f"this is no list of {field}", found, expected))
     for position in words.positions or ():
-        faults += out_of_range("blocks_positions", position, -EXPONENT_LIMITS[1], -EXPONENT_LIMITS[0])
+        faults += _out_of_range("positions", position, -EXPONENT_LIMITS[1], -EXPONENT_LIMITS[0])
     if words.threshold is not None and words.threshold < 0:
-        message, found = "the threshold is out of range", str(words.threshold)
+        message, found = "blocks.threshold is out of range", str(words.threshold)
         faults.append(Fault("out-of-range", ("blocks_threshold",), message, found, "at least 0"))
     if words.candidates is not None and words.positions is not None:
         message, fields = "candidates are counted or listed, not both", ("blocks_positions", "blocks_candidates")
@@ -85,3 +85,8 @@ def _word_faults(words: BlockWords) -> list[Fault]:
                 found = str(words.method or BlockMethod.ANALYSE)
                 faults.append(Fault("contradiction", fields, message, found, BlockMethod.PREDICT))
     return faults
+
+
+def _out_of_range(field: str, value: int, least: int, most: int) -> list[Fault]:
+    """The fault of a value of the section outside of its limits, if it is."""
+    return out_of_range(PREFIX + field, value, least, most, f"blocks.{field}")

@@ -28,8 +28,8 @@ class InvalidTargetError(ValueError):
         super().__init__("; ".join(f"{fault.message} (found {fault.found})" for fault in faults))
 
 
-def out_of_range(field: str, value: int, least: int, most: int) -> list[Fault]:
-    """The fault of a value outside of its limits, if it is."""
+def out_of_range(field: str, value: int, least: int, most: int, name: str | None = None) -> list[Fault]:
+    """The fault of a value outside of its limits, if it is; `name` is what messages call the field."""
     if least <= value <= most:
         return []
-    return [Fault("out-of-range", (field,), f"{field} is out of range", str(value), f"{least} to {most}")]
+    return [Fault("out-of-range", (field,), f"{name or field} is out of range", str(value), f"{least} to {most}")]

@@ -114,8 +114,9 @@ class _Reader:
         try:
             self.values[key.field] = key.type.convert(value)
         except ValueError:
-            hint = did_you_mean(value, key.type.choices) if isinstance(value, str) else None
-            code = "unknown-choice" if key.type.choices and isinstance(value, str) else "wrong-type"
+            unknown = key.type.unknown(value)
+            hint = None if unknown is None else did_you_mean(unknown, key.type.choices)
+            code = "wrong-type" if unknown is None else "unknown-choice"
             message = f"{'.'.join(path)} cannot be {_show(value)}"
             self._report(key.field, code, message, self.source.value(*path), _show(value), key.type.expected, hint)
 

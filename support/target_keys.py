@@ -31,11 +31,25 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True)
 class ValueType:
-    """A type of value: how messages name it, and the conversion from TOML, which raises ValueError."""
+    """A type of value: how messages name it, and the conversion from TOML, which raises ValueError.
+
+    `choices` are all values there are, or where `listed` all items of a list.
+    """
 
     expected: str
     convert: Callable[[Any], Any]
     choices: tuple[str, ...] = ()
+    listed: bool = False
+
+    def unknown(self, value: Any) -> str | None:
+        """What of a value that cannot be converted is none of the choices; None where its type is wrong already."""
+        if not self.choices:
+            return None
+        if self.listed:
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                return None
+            return next((item for item in value if item not in self.choices), None)
+        return value if isinstance(value, str) else None
 
 
 def _text(value: Any) -> str:
@@ -72,7 +86,7 @@ def _choice(names: type[StrEnum]) -> ValueType:
 
 def _choices(names: type[StrEnum]) -> ValueType:
     listed = ", ".join(f'"{name}"' for name in names)
-    return ValueType(f"a list of {listed}", _list_of(names), tuple(names))
+    return ValueType(f"a list of {listed}", _list_of(names), tuple(names), listed=True)
 
 
 def _fraction(value: Any) -> Fraction:

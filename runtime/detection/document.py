@@ -6,7 +6,7 @@ import json
 from fractions import Fraction
 from typing import Any
 
-from binpoint.support.detector import Detector, Head
+from binpoint.support.detector import Detector, Head, are_anchors
 from binpoint.support.diagnostics import Location, UserError, user_error
 from binpoint.support.json_text import JsonText
 from binpoint.support.number_text import format_number, parse_number
@@ -45,8 +45,10 @@ def parse_detector(text: str, file: str) -> Detector:
         case {"score": str(score), "iou": str(iou), "heads": [_, *_] as heads, "classes": [*classes]}:
             if all(isinstance(name, str) for name in classes):
                 thresholds = _number(score, file), _number(iou, file)
-                if all(0 <= threshold < 1 for threshold in thresholds):
-                    return Detector(tuple(_head(head, file) for head in heads), tuple(classes), *thresholds)
+                read = tuple(_head(head, file) for head in heads)
+                distinct = len({head.output for head in read}) == len(read)
+                if distinct and all(0 <= threshold < 1 for threshold in thresholds):
+                    return Detector(read, tuple(classes), *thresholds)
     raise _fault(file, document)
 
 
@@ -61,7 +63,7 @@ def _anchor(document: Any, file: str) -> tuple[Fraction, Fraction]:
     match document:
         case [str(width), str(height)]:
             anchor = _number(width, file), _number(height, file)
-            if min(anchor) > 0:
+            if are_anchors(anchor):
                 return anchor
     raise _fault(file, document)
 

@@ -123,3 +123,12 @@ def test_bad_input_is_exit_code_2(tmp_path, capsys, content):
 def test_an_unknown_target_is_exit_code_2(capsys):
     assert main(["check", str(EXAMPLES / "mlp.bp"), "-t", "dlu2047"]) == 2
     assert "error[" in capsys.readouterr().err
+
+
+def test_exponents_of_blocks_need_no_statistics(tmp_path, capsys):
+    network = tmp_path / "net.bp"
+    network.write_text("network n { input x: 1x8x8 y = conv2d(x, channels=2, kernel=3) }")
+    assert main(["check", str(network), "-t", "block16"]) == 0
+    assert "good: it fits block16" in capsys.readouterr().out
+    assert main(["check", str(network), "-t", "block16", "--set", "numeric.exponent=tensor"]) == 1
+    assert "error[missing-statistics]" in capsys.readouterr().err

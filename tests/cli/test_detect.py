@@ -174,7 +174,10 @@ def test_arrays_run_as_for_any_network(capsys: pytest.CaptureFixture[str], place
         (["--data", "{}/in", "--resize"], "useless-option"),
         (["--data", "{}/in", "--score", "1"], "out-of-range"),
         (["--data", "{}/in", "--iou", "much"], "wrong-number"),
-        (["--input", "{}/none.png"], "not-an-image"),
+        (["--input", "{}/none.png"], "unreadable-file"),
+        (["--data", "{}/in", "--float", "--no-float"], "contradicting-options"),
+        (["--data", "{}/in", "--draw", "{}/out.jpg"], "wrong-suffix"),
+        (["--frames", "{}/in", "--draw", "{}/out.png"], "wrong-suffix"),
     ],
 )
 def test_options_that_cannot_be(capsys: pytest.CaptureFixture[str], place: Path, words: list[str], code: str) -> None:
@@ -206,6 +209,7 @@ def test_import_says_what_darknet_alone_has(capsys: pytest.CaptureFixture[str], 
         ([str(place / "tiny.cfg"), "--size", "0x3"], "wrong-size"),
         ([str(place / "tiny.cfg"), "--size", "3x3x3"], "wrong-size"),
         ([str(place / "tiny.cfg"), "--weights", output, "--save-weights", output], "same-file"),
+        ([str(place / "tiny.cfg"), "--classes", output, "--save-weights", output], "same-file"),
         ([str(place / "none.cfg")], "unreadable-file"),
     ):
         assert main(["import", *words, "-o", str(tmp_path / "other.bp")]) == 2

@@ -92,3 +92,15 @@ def test_names_from_a_stranger_do_not_steer_the_terminal(capsys: pytest.CaptureF
     stranger = replace(artifact, program=program, ir=ir, origin=Origin(Source.FILE, file=f"{name}.safetensors"))
     assert "\x1b" not in inspect(capsys, tmp_path, stranger)
     assert json.loads(inspect(capsys, tmp_path, stranger, "--json"))["network"] == name
+
+
+def test_exponents_of_blocks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    network, artifact = tmp_path / "net.bp", tmp_path / "net.bpz"
+    network.write_text("network n { input x: 1x8x8 y = conv2d(x, channels=2, kernel=3) }")
+    assert main(["compile", str(network), "-t", "block16-neighbour", "-o", str(artifact)]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(artifact)]) == 0
+    out = capsys.readouterr().out
+    assert "exponents of blocks by predict(measure = overflows, candidates = 8" in out
+    assert "block<4x4>" in out
+    assert "msb-histogram" not in out

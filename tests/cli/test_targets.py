@@ -95,3 +95,9 @@ def test_hardware_of_targets_without_blocks_is_refused(capsys) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["targets", "hardware", "block16", "--map", "3x4"])
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("bits", ["1", "33"])
+def test_hardware_of_results_that_registers_do_not_hold_is_refused(capsys, bits) -> None:
+    assert main(["targets", "hardware", "block16", "--bits", bits]) == 2
+    assert capsys.readouterr().err.startswith("error[wide-operand]")

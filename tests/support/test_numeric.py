@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from binpoint.support.numeric import (
     DEFAULT_UPDATE,
     PARAMETER_CLASSES,
+    BlockMethod,
+    BlockPolicy,
     ExponentRule,
     FixedConstant,
     Granularity,
+    Neighbour,
     NumericPolicy,
     TensorClass,
     UpdatePolicy,
@@ -87,3 +90,18 @@ def test_a_class_follows_its_own_policy_or_that_of_all() -> None:
 def test_parameters_stay_where_everything_does(tensor_class: TensorClass) -> None:
     fixed = UpdatePolicy(ExponentRule.FIXED)
     assert NumericPolicy(update=fixed).update_for(tensor_class) == fixed
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (BlockPolicy(), "analyse(measure = overflows, candidates = 8, alignment = fraction)"),
+        (BlockPolicy(positions=(3, 2)), "analyse(measure = overflows, positions = [3, 2], alignment = fraction)"),
+        (
+            BlockPolicy(BlockMethod.PREDICT, neighbours=(Neighbour.LEFT,)),
+            "predict(measure = overflows, candidates = 8, neighbours = [left], threshold = 10, alignment = fraction)",
+        ),
+    ],
+)
+def test_a_block_policy_shows_the_options_of_its_method(policy, text):
+    assert str(policy) == text

@@ -48,7 +48,9 @@ def test_a_section_reads_back():
         ("size = [4, 4]\ncandidates = 3\npositions = [1]", "contradiction", 9),
         ("size = [4, 4]\npositions = [1, 1]", "out-of-range", 8),
         ('size = [4, 4]\nmethod = "predict"\nthreshold = -1', "out-of-range", 9),
-        ('size = [4, 4]\nmethod = "predict"\nneighbours = ["below"]', "wrong-type", 9),
+        ('size = [4, 4]\nmethod = "predict"\nneighbours = ["below"]', "unknown-choice", 9),
+        ('size = [4, 4]\nmethod = "predict"\nneighbours = "left"', "wrong-type", 9),
+        ('size = [4, 4]\nmethod = "predict"\nneighbours = ["left", 1]', "wrong-type", 9),
         ("size = [4, 4]\nfilter = [17, 3]", "out-of-range", 8),
         ("size = [4, 4]\nshare = 1", "unknown-key", 8),
     ],
@@ -59,3 +61,25 @@ def test_faults(blocks, code, line):
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == code
     assert line is None or diagnostic.location.line == line
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message", "expected"),
+    [
+        ("size = [4, 4]\ncandidates = 65", "blocks.candidates is out of range", "1 to 64"),
+        ("size = [0, 4]", "blocks.size is out of range", "1 to 4096"),
+        ("size = [4, 4]\npositions = [9999]", "blocks.positions is out of range", "-1023 to 1024"),
+        ("size = [4, 4]\npositions = []", "this is no list of positions", "1 to 64 whole numbers, each once"),
+    ],
+)
+def test_messages_name_keys_as_the_file_does(blocks, message, expected):
+    with pytest.raises(UserError) as caught:
+        read(blocks)
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.message, diagnostic.expected) == (message, expected)
+
+
+def test_the_hint_is_about_the_item_of_a_list():
+    with pytest.raises(UserError) as caught:
+        read('size = [4, 4]\nmethod = "predict"\nneighbours = ["left", "uper"]')
+    assert caught.value.diagnostics[0].hint == 'did you mean "upper"?'

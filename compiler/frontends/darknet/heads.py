@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from binpoint.compiler.frontends.darknet.builder import Builder
 from binpoint.compiler.frontends.darknet.options import Options
-from binpoint.support.detector import BOX_NUMBERS, Head
+from binpoint.support.detector import BOX_NUMBERS, LARGEST_ANCHOR, Head, are_anchors
 
 Anchors = tuple[tuple[Fraction, Fraction], ...]
 
@@ -37,6 +37,8 @@ def region(options: Options, builder: Builder) -> None:
     _, rows, columns = builder.input.shape
     cell = Fraction(columns, width), Fraction(rows, height)
     in_pixels = tuple((across * cell[0], down * cell[1]) for across, down in anchors)
+    if not all(map(are_anchors, in_pixels)):
+        options.fault("out-of-range", f"an anchor is larger than {LARGEST_ANCHOR} pixels", "anchors")
     _declare(options, builder, in_pixels, classes, softmax=softmax)
 
 
@@ -45,8 +47,9 @@ HANDLERS = {"yolo": yolo, "region": region}
 
 def _anchors(options: Options, count: int) -> Anchors:
     numbers = options.numbers("anchors")
-    if numbers and (len(numbers) != 2 * count or min(numbers) <= 0):
-        options.fault("wrong-type", f"{count} anchors are {2 * count} numbers above 0", "anchors")
+    if numbers and (len(numbers) != 2 * count or not are_anchors(numbers)):
+        message = f"{count} anchors are {2 * count} numbers above 0, up to {LARGEST_ANCHOR}"
+        options.fault("wrong-type", message, "anchors")
         return ()
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 

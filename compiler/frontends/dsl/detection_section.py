@@ -10,7 +10,7 @@ from binpoint.compiler.frontends.dsl import syntax
 from binpoint.compiler.frontends.dsl.expansion import Expansion
 from binpoint.compiler.frontends.dsl.source import Source
 from binpoint.compiler.frontends.dsl.values import Evaluator, text_value
-from binpoint.support.detector import Detector, Head
+from binpoint.support.detector import LARGEST_ANCHOR, Detector, Head, are_anchors
 from binpoint.support.diagnostics import Collector, Location, UserError, did_you_mean, user_error
 from binpoint.support.files import read_text
 
@@ -18,7 +18,7 @@ THRESHOLDS = ("score", "iou")
 """The settings of the section itself."""
 
 _HEAD_SETTINGS = ("anchors", "softmax")
-_EXPECTED_ANCHORS = "a list of numbers above 0: width, height, width, height, ..."
+_EXPECTED_ANCHORS = f"a list of numbers above 0, up to {LARGEST_ANCHOR}: width, height, width, height, ..."
 
 
 def read_detection(
@@ -118,7 +118,7 @@ class _Reader:
 
     def _anchors(self, setting: syntax.Setting) -> tuple[Fraction, ...]:
         value = self._evaluator.value(setting.value)
-        if not isinstance(value, tuple) or not value or len(value) % 2 or min(value) <= 0:
+        if not isinstance(value, tuple) or not value or len(value) % 2 or not are_anchors(value):
             raise self._evaluator.error("wrong-type", 'wrong value of "anchors"', setting.value, _EXPECTED_ANCHORS)
         return value
 

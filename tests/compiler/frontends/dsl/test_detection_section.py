@@ -152,3 +152,9 @@ def test_the_manuals_example_reads() -> None:
     detector = parse_network_text(example, "manual", None).detector
     assert detector is not None
     assert detector.classes == ("dog", "traffic light")
+
+
+@pytest.mark.parametrize("side", ["0", "-1", "16777217", "1e400"])
+def test_anchors_have_the_size_of_a_picture(side: str) -> None:
+    (fault,) = faults(f"detection {{ head head {{ anchors = [1, {side}] }} }}")
+    assert (fault.code, fault.message) == ("wrong-type", 'wrong value of "anchors"')
