@@ -151,7 +151,8 @@ class Binding:
         choice = self._choices.get((exponents, request, bound))
         if choice is None:
             choice = self._chosen(self._code(exponents, bound, request), exponents)
-            if self._weight is None or self._holds_for_widths(exponents, bound, request):
+            proven = choice.code.design.always_exact(choice.code.plan)
+            if self._weight is None or (proven and self._holds_for_widths(exponents, bound, request)):
                 if len(self._choices) >= REMEMBERED_SETTINGS:
                     del self._choices[next(iter(self._choices))]
                 self._choices[exponents, request, bound] = choice
@@ -257,6 +258,7 @@ class Binding:
                 design.bias_length(plan) // rows,
                 lambda filters: design.pack_weight(plan, filters),
                 storage_dtype(bits),
+                design.weight_transform,
             )
             code.weight_argument = argument(code.weight.array, design.lanes.get("weight", 1))
         if code.loaded != self._bound:

@@ -88,6 +88,10 @@ def plain_spec(spec: KernelSpec, *, aligned: bool) -> KernelSpec:
     return replace(spec, inputs=inputs, output=replace(spec.output, granularity=WHOLE_MAP), blocks=None)
 
 
+NARROWEST_ALIGNED = 9
+"""Bits: aligned mantissas lie in int16."""
+
+
 class ValuesBinding(Binding):
     """A kernel's spec and parameters, for its values alone; the spec is a `plain_spec`."""
 
@@ -182,6 +186,13 @@ class ValuesBinding(Binding):
         dropped = operands.spread + units[0] + limit.fraction_bits
         return len(set(units)) == 1 and (dropped <= 0 or limit.multiplier % (1 << dropped) == 0)
 
+    def _narrowed(self, operands: Operands) -> KernelSpec:
+        """The spec with aligned inputs of a convolution no wider than they are: fewer bits have faster designs."""
+        if not isinstance(self.spec.operation, Convolution) or not operands.mixed:
+            return self.spec
+        (tensor,), (bits,) = self.spec.inputs, operands.bits
+        return replace(self.spec, inputs=(replace(tensor, bits=max(bits, NARROWEST_ALIGNED)),))
+
     def _plan(
         self, operands: Operands, bias: IntArray | None, settings: KernelExponents, shift: int
     ) -> KernelPlan | None:
@@ -207,7 +218,7 @@ class ValuesBinding(Binding):
             if folded:
                 container = Container.INT32
             reduction = choose_reduction(spec, container, total)
-            plan = KernelPlan(nameless(self.spec), container, reduction, values=True, raw=True, folded=folded)
+            plan = KernelPlan(nameless(self._narrowed(operands)), container, reduction, True, raw=True, folded=folded)
             plans.append(plan)
             if container is Container.INT32:
                 return plan

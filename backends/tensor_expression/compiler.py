@@ -12,6 +12,7 @@ from binpoint.backends.tensor_expression.design import Design
 from binpoint.backends.tensor_expression.generic import GenericDesign
 from binpoint.backends.tensor_expression.library import Function, Library, load
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan
+from binpoint.backends.tensor_expression.winograd import winograd_designs
 
 AVX2_CONVOLUTION = Avx2ConvolutionDesign()
 GENERIC = GenericDesign()
@@ -20,7 +21,7 @@ GENERIC = GenericDesign()
 def designs(plan: KernelPlan, capability: Capability) -> tuple[Design, ...]:
     """The designs that compute a plan on a CPU level, the fastest first; the last one is exact with any weights."""
     if capability is Capability.AVX2 and AVX2_CONVOLUTION.supports(plan):
-        return AVX2_CONVOLUTION, GENERIC
+        return *winograd_designs(plan), AVX2_CONVOLUTION, GENERIC
     return (GENERIC,)
 
 

@@ -18,6 +18,7 @@ class Avx2ConvolutionDesign:
     """See `binpoint.backends.tensor_expression.design.Design`. Events are counted for each row of a channel block."""
 
     name = "avx2"
+    weight_transform = None
     picks = True
     lanes: Mapping[str, int] = {
         "weight": 2 * LANES,
@@ -34,10 +35,13 @@ class Avx2ConvolutionDesign:
         """
         return plan.form is Form.LAYER and not plan.stochastic and choose_tiling(plan) is not None
 
+    def always_exact(self, plan: KernelPlan) -> bool:
+        """Where sums are not split: then products do not wrap."""
+        return not _tiling(plan).split
+
     def exact_with(self, plan: KernelPlan, weight: Weight) -> bool:
         """Whether no input can make a product wrap."""
-        tiling = _tiling(plan)
-        return not tiling.split or weight.least > INT16_LEAST or not may_wrap(tiling, weight.used)
+        return self.always_exact(plan) or weight.least > INT16_LEAST or not may_wrap(_tiling(plan), weight.used)
 
     def build(self, plan: KernelPlan) -> Any:
         """The scheduled IRModule of a layer."""

@@ -50,8 +50,8 @@ def define(plan: KernelPlan, tiling: ConvolutionTiling) -> ConvolutionDefinition
     bias = None
     if tiling.convolution.bias_bits is not None:
         bias = te.placeholder(sizes((tiling.padded_vectors,)), f"{plan.container.dtype}x{LANES}", "bias")
-    accumulator = _accumulator(results, _packed_rows(results, source), weight)
-    epilogue = finish(results, _total(results, accumulator), bias, scalars)
+    accumulator = _accumulator(results, tiling, _packed_rows(results, tiling, source), weight)
+    epilogue = finish(results, _total(plan, tiling, accumulator), bias, scalars)
     operands = [weight] if bias is None else [weight, bias]
     mantissas = [] if epilogue.output is None else [epilogue.output]
     outputs = [*mantissas, *epilogue.counts, *epilogue.values]
@@ -63,9 +63,8 @@ def define(plan: KernelPlan, tiling: ConvolutionTiling) -> ConvolutionDefinition
     )
 
 
-def _packed_rows(results: Results, source: Source) -> Expression:
+def _packed_rows(results: Results, tiling: ConvolutionTiling, source: Source) -> Expression:
     """[N, channel blocks of all groups, rows, words]: the input with its padding, as int32 words of two int16."""
-    tiling = results.tiling
     top, left, _, _ = tiling.convolution.padding
     size = tiling.input
 
@@ -90,9 +89,10 @@ def _packed_rows(results: Results, source: Source) -> Expression:
     return te.compute(shape, word, name="rows")
 
 
-def _accumulator(results: Results, rows: Expression, weight: Expression) -> tuple[Expression, ...]:
+def _accumulator(
+    results: Results, tiling: ConvolutionTiling, rows: Expression, weight: Expression
+) -> tuple[Expression, ...]:
     """[N, vectors, H, W] sums, in one int32 or split into (low, high)."""
-    tiling = results.tiling
     convolution = tiling.convolution
     extents = (tiling.channel_blocks, convolution.kernel[0], tiling.runs, tiling.pairs)
     block, r, s, pair = axes = [reduce_axis(extent, name) for extent, name in zip(extents, "crsp", strict=True)]
@@ -112,10 +112,10 @@ def _accumulator(results: Results, rows: Expression, weight: Expression) -> tupl
     return split_sum(shape, products, axes, "accumulator")
 
 
-def _total(results: Results, accumulator: tuple[Expression, ...]) -> Body:
+def _total(plan: KernelPlan, tiling: ConvolutionTiling, accumulator: tuple[Expression, ...]) -> Body:
     """The exact sum in the container's dtype."""
-    dtype = results.plan.container.dtype
-    if not results.tiling.split:
+    dtype = plan.container.dtype
+    if not tiling.split:
         return lambda *at: cast(accumulator[0](*at), dtype)
     assert dtype == "int64"
     return lambda *at: join(accumulator[0](*at), accumulator[1](*at))

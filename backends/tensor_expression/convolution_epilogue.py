@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Protocol
 
 from tvm import te, tirx
 
+from binpoint.backends.kernel import TensorSpec
 from binpoint.backends.tensor_expression import wide
 from binpoint.backends.tensor_expression.arithmetic import (
     Expression,
@@ -26,7 +28,7 @@ from binpoint.backends.tensor_expression.arithmetic import (
     saturated,
     underflowed,
 )
-from binpoint.backends.tensor_expression.convolution_tiling import LANES, ConvolutionTiling
+from binpoint.backends.tensor_expression.convolution_tiling import LANES
 from binpoint.backends.tensor_expression.layout import feature_map_layout, storage_dtype
 from binpoint.backends.tensor_expression.plan import Container, KernelPlan
 from binpoint.backends.tensor_expression.tensors import INDEX, reduce_axis, sizes
@@ -35,12 +37,36 @@ Body = Callable[..., Expression]
 """(n, v, h, w) -> one vector of results: image, vector of 8 output channels, row, column."""
 
 
+class Tiling(Protocol):
+    """What the epilogue must know of a tiling: which results whole tiles compute."""
+
+    @property
+    def output(self) -> TensorSpec:
+        """The results of the layer."""
+
+    @property
+    def tile_images(self) -> int:
+        """Images of a tile."""
+
+    @property
+    def padded_vectors(self) -> int:
+        """Vectors of 8 output channels, rounded up to whole tiles."""
+
+    @property
+    def padded_height(self) -> int:
+        """Output rows, rounded up to whole tiles."""
+
+    @property
+    def padded_width(self) -> int:
+        """Output columns, rounded up to whole tiles."""
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of a layer, for N = `batch` images."""
 
     plan: KernelPlan
-    tiling: ConvolutionTiling
+    tiling: Tiling
     batch: Expression
 
     @cached_property
@@ -52,7 +78,7 @@ class Results:
     @property
     def padded_shape(self) -> tuple[Expression, ...]:
         """The results that whole tiles compute: [N, vectors, H, W], each rounded up."""
-        tiling, images = self.tiling, self.tiling.tile.images
+        tiling, images = self.tiling, self.tiling.tile_images
         batch = self.batch if images == 1 else (self.batch + (images - 1)) // images * images
         return sizes((batch, tiling.padded_vectors, tiling.padded_height, tiling.padded_width))
 

@@ -74,6 +74,11 @@ class ConvolutionTiling:
     tile: RegisterTile
 
     @property
+    def tile_images(self) -> int:
+        """Images of a register tile."""
+        return self.tile.images
+
+    @property
     def single_pixel(self) -> bool:
         """Whether an output map is one pixel: a linear layer, or one like it."""
         return self.output.height * self.output.width == 1

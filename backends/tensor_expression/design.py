@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from binpoint.backends.kernel import IntArray
 from binpoint.backends.tensor_expression.plan import KernelPlan
-from binpoint.backends.tensor_expression.weights import Weight
+from binpoint.backends.tensor_expression.weights import Weight, WeightTransform
 
 
 class Design(Protocol):
@@ -33,6 +33,13 @@ class Design(Protocol):
     @property
     def picks(self) -> bool:
         """Whether the code can leave the values of picked channels alone (`KernelPlan.picked`)."""
+
+    @property
+    def weight_transform(self) -> WeightTransform | None:
+        """What is computed from packed weights when they are loaded, None where the code reads them as they are."""
+
+    def always_exact(self, plan: KernelPlan) -> bool:
+        """Whether the code computes exactly with every weight of the plan's widths."""
 
     def exact_with(self, plan: KernelPlan, weight: Weight) -> bool:
         """Whether the code computes exactly with a weight, whatever the inputs."""

@@ -38,14 +38,19 @@ class GenericDesign:
     """
 
     name = "generic"
+    weight_transform = None
     picks = False
     lanes: Mapping[str, int] = {}
 
     def __init__(self, *, vectors: bool = True) -> None:
         self._smallest_vector: float = SMALLEST_VECTOR if vectors else inf
 
-    def exact_with(self, plan: KernelPlan, weight: Weight) -> bool:
+    def always_exact(self, plan: KernelPlan) -> bool:
         """Always: products and sums fit the plan's dtypes."""
+        return True
+
+    def exact_with(self, plan: KernelPlan, weight: Weight) -> bool:
+        """Always."""
         return True
 
     def build(self, plan: KernelPlan) -> Any:

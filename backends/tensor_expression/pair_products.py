@@ -34,7 +34,7 @@ def split_sum(
         return sum_pairs((exact, exact >> constant(16, exact)), axis=axes)
 
     sum_pairs = te.comm_reducer(
-        lambda left, right: (_modulo("add", left[0], right[0]), left[1] + right[1]),
+        lambda left, right: (modulo("add", left[0], right[0]), left[1] + right[1]),
         lambda low, high: (tirx.const(0, low), tirx.const(0, high)),
         name="sum_pairs",
     )
@@ -45,17 +45,25 @@ def split_sum(
 def join(low: Expression, high: Expression) -> Expression:
     """The exact sum in int64 from its two parts."""
     upper = cast(high, "int64")
-    lower = _modulo("sub", low, high << constant(16, high))
+    lower = modulo("sub", low, high << constant(16, high))
     return (upper << constant(16, upper)) + cast(tirx.reinterpret(f"uint32x{LANES}", lower), "int64")
 
 
-def _modulo(operation: str, left: Expression, right: Expression) -> Expression:
-    """`add` or `sub` of int32 modulo 2^32.
+def modulo(operation: str, left: Expression, right: Expression) -> Expression:
+    """`add`, `sub` or `mul` of int32 modulo 2^32.
 
-    TVM tells LLVM that its own + and - never leave their range, signed or unsigned; the predicated form, with all lanes
-    on, makes no such promise and becomes the same instruction.
+    TVM tells LLVM that its own operators never leave their range, signed or unsigned; the predicated form, with all
+    lanes on, makes no such promise and becomes the same instruction.
     """
     all_lanes = tirx.Broadcast(tirx.const(1, "bool"), LANES)
     return tirx.call_llvm_pure_intrin(
         f"int32x{LANES}", f"llvm.vp.{operation}", left, right, all_lanes, tirx.const(LANES, "uint32")
     )
+
+
+def modulo_sum(value: Expression, axes: Sequence[Expression]) -> Expression:
+    """The sum of int32 vectors over reduction axes, modulo 2^32."""
+    total = te.comm_reducer(
+        lambda left, right: modulo("add", left, right), lambda dtype: tirx.const(0, dtype), name="modulo_sum"
+    )
+    return total(value, axis=axes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +15,19 @@ from binpoint.backends.memory import aligned_zeros
 
 Pack = Callable[[IntArray], IntArray]
 """Filters of whole tiles (outputs, terms, R, S) -> the order of the code, tile by tile."""
+
+
+class WeightTransform(Protocol):
+    """What is computed from packed weights before code reads them."""
+
+    dtype: str
+
+    def shape(self, packed: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the result, tiles first, for the shape of packed weights."""
+
+    def apply(self, packed: IntArray, result: IntArray) -> None:
+        """Write the result; both arrays have the dtype."""
+
 
 Taps = tuple[tuple[int, ...], tuple[int, ...]]
 """Rows and columns of a kernel, in the order in which they are used."""
@@ -108,9 +122,19 @@ class PackedWeight:
         tiles: how many tiles the code reads; those past the filters stay 0.
         pack: orders whole tiles.
         dtype: of the packed weights.
+        transform: what is computed from them, None for nothing; it has the dtype of what the code reads then.
     """
 
-    def __init__(self, filters: Filters, shape: tuple[int, ...], rows: int, tiles: int, pack: Pack, dtype: str) -> None:
+    def __init__(
+        self,
+        filters: Filters,
+        shape: tuple[int, ...],
+        rows: int,
+        tiles: int,
+        pack: Pack,
+        dtype: str,
+        transform: WeightTransform | None = None,
+    ) -> None:
         self._filters, self._rows = filters, rows
         outputs, inputs, *kernel = shape
         terms = outputs // filters.groups if filters.exchanged else inputs
@@ -122,16 +146,23 @@ class PackedWeight:
         packed = pack(filters.select(numbers.reshape(rows, terms, *kernel)))
         self._index = packed.reshape(-1) - 1
         self._padding = np.flatnonzero(self._index < 0)
-        self.array = aligned_zeros((tiles, *packed.shape[1:]), dtype)
+        self._transform = transform
+        self._packed = aligned_zeros((tiles, *packed.shape[1:]), dtype if transform is None else transform.dtype)
+        self.array = self._packed
+        """What the code reads."""
+        if transform is not None:
+            self.array = aligned_zeros(transform.shape(self._packed.shape), transform.dtype)
 
     def load(self, weight: IntArray) -> None:
         """Pack a weight of the shape."""
-        weight = np.ascontiguousarray(weight.astype(self.array.dtype, copy=False))
+        weight = np.ascontiguousarray(weight.astype(self._packed.dtype, copy=False))
         tiles = self._tiles_of_channels(weight) if self._exchanges_tiles else self._tiles_of_filters(weight)
-        packed = self.array.reshape(len(self.array), -1)[: len(tiles)]
+        packed = self._packed.reshape(len(self._packed), -1)[: len(tiles)]
         np.take(tiles, self._index, axis=1, out=packed, mode="clip")
         if self._padding.size:
             packed[:, self._padding] = 0
+        if self._transform is not None:
+            self._transform.apply(self._packed, self.array)
 
     def _tiles_of_filters(self, weight: IntArray) -> IntArray:
         """(tiles, elements) with the elements in the order (rows, terms, R, S)."""

@@ -133,7 +133,10 @@ def assert_equals_oracle(
     design: str = "avx2",
     sampled: bool = False,
 ) -> Events:
-    """Output, events and, where sampled, statistics are the oracle's, and the design is the expected one."""
+    """Output, events and, where sampled, statistics are the oracle's, and the design is the expected one.
+
+    In place of the direct design one of Winograd's may be expected to be faster; `test_winograd` is about them.
+    """
     sample = np.random.default_rng(2).random((len(maps), spec.output.channels)) < 0.3 if sampled else None
     kernel = backend.prepare(spec, parameters)
     result = kernel([backend.upload(maps, spec.inputs[0])], exponents, sample=sample)
@@ -141,7 +144,7 @@ def assert_equals_oracle(
     np.testing.assert_array_equal(backend.download(result.output), ORACLE.download(expected.output))
     assert result.events == expected.events
     assert result.statistics == expected.statistics
-    assert kernel.design(exponents, sampled=sampled) == design
+    assert kernel.design(exponents, sampled=sampled).replace("winograd2", "avx2").replace("winograd4", "avx2") == design
     return result.events
 
 
