@@ -21,9 +21,11 @@ from binpoint.backends.kernel import (
 )
 from binpoint.backends.oracle.backend import OracleBackend
 from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
-from binpoint.backends.tensor_expression.capability import Capability
+from binpoint.backends.tensor_expression.capability import X86_64_V3, Capability, cpu_flags
 from binpoint.backends.tensor_expression.threads import use_threads
 from binpoint.support.numeric import Rounding, fixed_constant
+
+pytestmark = pytest.mark.skipif(not cpu_flags() >= X86_64_V3, reason="this CPU has no AVX2")
 
 ORACLE = OracleBackend()
 LEAKY = LeakyRelu(fixed_constant(Fraction(1, 10), 8))
@@ -124,6 +126,20 @@ def test_the_larger_transform_needs_small_sums(backend: TensorExpressionBackend)
         flat[total // 128 : total // 128 + 1] = -(total % 128)
         sums.append(check(backend, spec, parameters(spec, weight), np.full((1, *spec.inputs[0].shape), -128)))
     assert sums[0] == "winograd4" != sums[1]
+
+
+def test_bound_weights_decide_each_time(backend: TensorExpressionBackend) -> None:
+    """Weights that one transform is exact with, then some that it is not, then the first again."""
+    spec = replace(layer("many-channels"), activation=None)
+    shape = spec.output.channels, spec.inputs[0].channels, 3, 3
+    maps = np.full((1, *spec.inputs[0].shape), -128)
+    kernel = backend.prepare(spec, parameters(spec, np.ones(shape, np.int64)))
+    for value in (1, -128, 127, 3):
+        bound = parameters(spec, np.full(shape, value))
+        kernel.bind(bound)
+        found = kernel([backend.upload(maps, spec.inputs[0])], EXPONENTS)
+        expected = ORACLE.prepare(spec, bound)([ORACLE.upload(maps, spec.inputs[0])], EXPONENTS)
+        np.testing.assert_array_equal(backend.download(found.output), expected.output.mantissas)
 
 
 def test_threads_and_batches(backend: TensorExpressionBackend) -> None:
