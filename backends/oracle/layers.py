@@ -32,10 +32,11 @@ from binpoint.backends.kernel import (
 )
 from binpoint.backends.oracle.accumulate import accumulator_exponent, exact_sum
 from binpoint.backends.oracle.exact import Integers, add, multiply, shift_left
-from binpoint.backends.oracle.fixed_point import deterministic, quantize, saturate, wrap
+from binpoint.backends.oracle.fixed_point import deterministic, quantize
 from binpoint.backends.oracle.gradients import move_gradient
 from binpoint.backends.oracle.part import Part as Part
 from binpoint.backends.oracle.pools import max_pool
+from binpoint.backends.oracle.positions import fit
 from binpoint.backends.oracle.statistics import record
 from binpoint.backends.windows import nearest
 from binpoint.support.numeric import FixedConstant, Rounding
@@ -87,19 +88,14 @@ def _accumulate(
 ) -> tuple[Integers, BoolArray]:
     """The accumulator after the bias, and where the exact sum or the sum with bias did not fit."""
     exact = exact_sum(spec, parameters, inputs, exponents, part.channels, part.rows)
-    total, overflowed = _fit(exact, spec.accumulator)
+    total, overflowed = fit(exact, spec.accumulator)
     if parameters.bias is None:
         return total, overflowed
     shift = accumulator_exponent(spec, exponents) - exponents.bias
     bias = parameters.bias[part.channels[0] : part.channels[1]].astype(np.int64)
     aligned, _ = quantize(bias, shift, spec.accumulator.bits, deterministic(spec.rounding))
-    total, overflowed_again = _fit(add(total, aligned.reshape(1, -1, 1, 1)), spec.accumulator)
+    total, overflowed_again = fit(add(total, aligned.reshape(1, -1, 1, 1)), spec.accumulator)
     return total, overflowed | overflowed_again
-
-
-def _fit(values: Integers, accumulator: Accumulator) -> tuple[Integers, BoolArray]:
-    """Exact integers in the accumulator's width, saturated or wrapped, and where they did not fit."""
-    return wrap(values, accumulator.bits) if accumulator.wraps else saturate(values, accumulator.bits)
 
 
 def _activate(
