@@ -8,6 +8,7 @@ import pytest
 from binpoint.runtime.training.accelerator import Acquisition
 from binpoint.runtime.training.fixed_point import FixedPointEngine
 from binpoint.runtime.training.floating import FloatEngine
+from binpoint.runtime.training.trial import first_exponents
 from binpoint.support.target import Allocator
 from tests.training_programs import (
     NORMALISED,
@@ -157,15 +158,17 @@ def test_running_statistics_follow_the_mini_batches() -> None:
 
 
 def test_wide_formats_update_as_floating_point_does() -> None:
-    """The mean loss of a mini-batch makes small gradients; none of the terms of batch normalisation's may get lost."""
-    wide = NORMALISED.replace("numeric {", "numeric { activations = 16 bits  weights = 16 bits ")
-    integer, floating = engine(wide), FloatEngine(trainable(wide), first_parameters(wide), running(wide))
-    before = first_parameters(wide)
-    train(integer, 1)
-    batch = mini_batch()
-    floating.train(batch.inputs, batch.labels, RATE)
+    """Where x is many times as large as its gradient, too: no term of batch normalisation's backward part gets lost."""
+    widths = "activations = 16 bits  weights = 16 bits  master_weights = 32 bits"
+    wide = NORMALISED.replace("numeric {", f"numeric {{ {widths} ")
+    program, batch, before = trainable(wide), mini_batch(), first_parameters(wide)
+    before["conv.weight"] = before["conv.weight"] * np.float32(256)
+    exponents = first_exponents(program, before, running(wide), batch.inputs, batch.labels, RATE)
+    integer = FixedPointEngine.start(program, machine(), before, running(wide), exponents)
+    floating = FloatEngine(program, before, running(wide))
+    for each in (integer, floating):
+        each.train(batch.inputs, batch.labels, RATE)
     masters = integer.trained().masters
     for name, values in floating.snapshot().arrays.items():
-        if name in before and not name.endswith((".mean", ".variance")):
-            update = values - before[name]
-            assert np.linalg.norm(masters[name] - values) < 0.02 * np.linalg.norm(update), name
+        if name in masters:
+            assert np.linalg.norm(masters[name] - values) < 0.1 * np.linalg.norm(values - before[name]), name
