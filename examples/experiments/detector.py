@@ -22,7 +22,7 @@ from binpoint.compiler.pipeline import compile_network
 from binpoint.runtime.artifact import Artifact
 from binpoint.runtime.blocks.methods import Method
 from binpoint.runtime.blocks.session import BlockSession
-from binpoint.runtime.calibration import movable_tensors, trial_exponent, trial_records
+from binpoint.runtime.calibration import movable_tensors, trial_records
 from binpoint.runtime.detection.decode import Detection, read_detections
 from binpoint.runtime.detection.letterbox import PictureFiles
 from binpoint.runtime.detection.stream import DetectionStream, PictureResult
@@ -174,7 +174,7 @@ class Subject:
     Args:
         network: with a detection section.
         parameters: its floats by name.
-        calibration: pictures; the numbers of each feature map in all of them give its coarsest candidate.
+        calibration: pictures; the numbers of each feature map in all of them give its candidates.
         backend: compiles kernels.
         thresholds: what calibration may leave out, and the least score of a detection.
     """
@@ -198,18 +198,11 @@ class Subject:
         """What the network is called."""
         return self._network.name
 
-    def artifact(self, case: Case) -> Artifact:
-        """The network, compiled for a case, with calibrated exponents."""
-        artifact = self._compiled(case)
-        records = self._records_of(artifact.program)
-        tensors = movable_tensors(artifact.program)
-        found = {tensor.name: trial_exponent(tensor, records[tensor.name]) for tensor in tensors}
-        return replace(artifact, exponents={**found, **artifact.exponents})
-
     def run(self, case: Case, pictures: Sequence[Path]) -> Iterator[tuple[PictureResult, BlockSession]]:
         """The pictures one by one, in order, through one session: what was found, in floating point, too."""
-        artifact = self.artifact(case)
-        session = BlockSession(artifact, self._backend, WAYS[case.way].method, compare=True)
+        artifact = self._compiled(case)
+        records = self._records_of(artifact.program)
+        session = BlockSession(artifact, self._backend, WAYS[case.way].method, compare=True, records=records)
         names = tuple(path.name for path in pictures)
         stream = DetectionStream(artifact, self._detector(artifact), _files(artifact.program, pictures), names)
         for results, _ in stream.run(session, 1):
@@ -232,9 +225,10 @@ class Subject:
 
     def chosen_positions(self, case: Case, path: Path, layers: Sequence[str]) -> dict[str, IntArray]:
         """Fraction bits (C, H, W) of each element in a picture above the layer's coarsest candidate."""
-        artifact = self.artifact(case)
+        artifact = self._compiled(case)
         program = replace(artifact.program, outputs=tuple(layers))
-        session = BlockSession(replace(artifact, program=program), self._backend, WAYS[case.way].method)
+        artifact, records = replace(artifact, program=program), self._records_of(program)
+        session = BlockSession(artifact, self._backend, WAYS[case.way].method, records=records)
         files = _files(program, [path])
         outputs = session.run({files.declared.name: files.read(0, 1)}).outputs
         candidates = {report.name: report.candidates for report in session.layers}

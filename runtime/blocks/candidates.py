@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from binpoint.backends.blocks import WHOLE_MAP
+from binpoint.backends.kernel import StatisticsRecord
 from binpoint.backends.program import Program
-from binpoint.runtime.blocks.conversion import FloatArray
-from binpoint.runtime.calibration import MovableTensor, movable_tensors, trial_exponent, trial_records
-from binpoint.runtime.exponents import clamp
+from binpoint.runtime.calibration import MovableTensor, movable_tensors, trial_exponent
+from binpoint.runtime.exponents import clamp, exponent_of_top
 from binpoint.support.numeric import BlockPolicy
 
 
@@ -18,7 +19,9 @@ class Candidates:
     """The exponents that a map's blocks can take, the coarsest (largest) first, and the one that it has by default.
 
     Candidates are listed by the network, or they begin with the exponent that calibration gives and go on with the next
-    finer ones. The default is the calibrated exponent, or the nearest candidate that is not finer.
+    finer ones. Where a map is cut into blocks they begin with the one at which the largest value fits: a rule may leave
+    the largest values out, which a whole map gains by, but a block that holds one would have no position for it.
+    The default is the calibrated exponent, or the nearest candidate that is not finer.
     """
 
     exponents: tuple[int, ...]
@@ -35,44 +38,52 @@ class Candidates:
 
 
 def calibrate(
-    program: Program,
-    floats: Mapping[str, FloatArray],
-    known: Mapping[str, int],
-    inputs: Mapping[str, FloatArray],
-    clamps: Counter[str],
+    program: Program, known: Mapping[str, int], records: Mapping[str, StatisticsRecord], clamps: Counter[str]
 ) -> dict[str, Candidates]:
     """The candidates of every input and every quantised result.
 
     Args:
         program: the network.
-        floats: its float parameters, for a trial of the tensors whose exponent nobody knows.
-        known: exponents by tensor name.
-        inputs: numbers (N, C, H, W) by input name, of the mini-batch that runs in floating point.
+        known: exponents by tensor name; a map begins with the one that it has.
+        records: the bit positions of the others' values in floating point, by tensor name.
         clamps: counts the exponents that had to be moved into their declared range.
     """
-    policies = {declared.name: declared.blocks for declared in program.inputs}
-    policies |= {call.spec.name: call.spec.blocks for call in program.calls}
-    tensors = movable_tensors(program)
-    starts = {tensor.name: known.get(tensor.name, tensor.policy.initial) for tensor in tensors}
-    if any(start is None for start in starts.values()):
-        records = trial_records(program, floats, inputs)
-        starts |= {
-            tensor.name: trial_exponent(tensor, records[tensor.name])
-            for tensor in tensors
-            if starts[tensor.name] is None
-        }
+    maps = {declared.name: (declared.tensor, declared.blocks) for declared in program.inputs}
+    maps |= {call.spec.name: (call.spec.output, call.spec.blocks) for call in program.calls}
     found = {}
-    for tensor in tensors:
-        start, moved = clamp(starts[tensor.name] or 0, tensor.policy.exponent_range)
+    for tensor in movable_tensors(program):
+        spec, policy = maps[tensor.name]
+        start = _start(tensor, known)
+        if start is not None:
+            coarsest = calibrated = start
+        else:
+            record = records[tensor.name]
+            coarsest = calibrated = trial_exponent(tensor, record)
+            if spec.granularity != WHOLE_MAP and record.msb:
+                coarsest = max(calibrated, exponent_of_top(max(record.msb), tensor.bits))
+        calibrated, moved = clamp(calibrated, tensor.policy.exponent_range)
+        coarsest, _ = clamp(coarsest, tensor.policy.exponent_range)
         clamps[tensor.name] += moved
-        found[tensor.name] = _candidates(start, policies[tensor.name] or BlockPolicy(), tensor)
+        found[tensor.name] = _candidates(coarsest, calibrated, policy or BlockPolicy(), tensor)
     return found
 
 
-def _candidates(calibrated: int, policy: BlockPolicy, tensor: MovableTensor) -> Candidates:
+def needs_trial(program: Program, known: Mapping[str, int]) -> bool:
+    """Whether nobody gave some map an exponent."""
+    return any(_start(tensor, known) is None for tensor in movable_tensors(program))
+
+
+def _start(tensor: MovableTensor, known: Mapping[str, int]) -> int | None:
+    """The exponent that somebody gave a map."""
+    return known.get(tensor.name, tensor.policy.initial)
+
+
+def _candidates(coarsest: int, calibrated: int, policy: BlockPolicy, tensor: MovableTensor) -> Candidates:
+    exponents: tuple[int, ...]
     if policy.positions is not None:
         exponents = tuple(sorted((-position for position in policy.positions), reverse=True))
-        not_finer = [exponent for exponent in exponents if exponent >= calibrated]
-        return Candidates(exponents, not_finer[-1] if not_finer else exponents[0])
-    finest = max(calibrated - policy.candidates + 1, tensor.policy.exponent_range[0])
-    return Candidates(tuple(range(calibrated, finest - 1, -1)), calibrated)
+    else:
+        finest = max(coarsest - policy.candidates + 1, tensor.policy.exponent_range[0])
+        exponents = tuple(range(coarsest, finest - 1, -1))
+    not_finer = [exponent for exponent in exponents if exponent >= calibrated]
+    return Candidates(exponents, not_finer[-1] if not_finer else exponents[0])

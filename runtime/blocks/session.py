@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from binpoint.backends.blocks import BlockBackend, BlockExponents, BlockKernel, BlockMap, BlockResult, ExponentGrid
 from binpoint.backends.float_reference import run_float
-from binpoint.backends.kernel import Draw, Events, IntArray, TensorSpec
+from binpoint.backends.kernel import Draw, Events, IntArray, StatisticsRecord, TensorSpec
 from binpoint.backends.program import KernelCall
 from binpoint.runtime.artifact import Artifact
-from binpoint.runtime.blocks.candidates import Candidates, calibrate
+from binpoint.runtime.blocks.candidates import Candidates, calibrate, needs_trial
 from binpoint.runtime.blocks.conversion import (
     FloatArray,
     choose_exponents,
@@ -30,6 +30,7 @@ from binpoint.runtime.blocks.conversion import (
 from binpoint.runtime.blocks.methods import Method, program_for
 from binpoint.runtime.blocks.parameters import BoundCall, bind
 from binpoint.runtime.blocks.report import MapReport, compare
+from binpoint.runtime.calibration import trial_records
 from binpoint.support.numeric import BlockPolicy, Rounding
 
 Defaults = Mapping[str, int]
@@ -74,7 +75,8 @@ class _Pass:
 class BlockSession:
     """Runs the network of an artifact with one of the methods.
 
-    The first batch runs in floating point too, to find the candidates of maps that nobody gave any.
+    The first batch runs in floating point too, to find the candidates of maps that nobody gave any, unless `records`
+    has the bit positions of their values already.
 
     Args:
         artifact: the network and its parameters. It knows blocks, or the method needs none.
@@ -82,15 +84,24 @@ class BlockSession:
         method: where positions come from.
         seed: keys stochastic rounding; every batch is one step.
         compare: whether the float network runs beside, for the signal-to-noise ratio of every layer.
+        records: bit positions by map, from a trial of other pictures in floating point (`calibration.trial_records`).
     """
 
     def __init__(
-        self, artifact: Artifact, backend: BlockBackend, method: Method, *, seed: int = 0, compare: bool = False
+        self,
+        artifact: Artifact,
+        backend: BlockBackend,
+        method: Method,
+        *,
+        seed: int = 0,
+        compare: bool = False,
+        records: Mapping[str, StatisticsRecord] | None = None,
     ) -> None:
         self.method, self.program = method, program_for(artifact.program, method)
         self.clamps: Counter[str] = Counter()
         self._artifact, self._backend = artifact, backend
         self._seed, self._step, self._compares = seed, 0, compare
+        self._records = records
         self._candidates: dict[str, Candidates] = {}
         self._bound: list[tuple[BoundCall, BlockKernel]] = []
         self._previous: Defaults | None = None
@@ -137,7 +148,10 @@ class BlockSession:
         if self._bound:
             return
         artifact, program = self._artifact, self.program
-        found = calibrate(program, artifact.floats, artifact.exponents, inputs, self.clamps)
+        records = self._records or {}
+        if self._records is None and needs_trial(program, artifact.exponents):
+            records = trial_records(program, artifact.floats, inputs)
+        found = calibrate(program, artifact.exponents, records, self.clamps)
         if self.method is Method.FIXED:
             found = {name: candidates.only_default() for name, candidates in found.items()}
         self._candidates = found

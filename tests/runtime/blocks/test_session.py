@@ -12,6 +12,7 @@ from binpoint.compiler.parameters import draw_parameters
 from binpoint.compiler.pipeline import CompileOptions, compile_network
 from binpoint.runtime.blocks.methods import Method, program_for
 from binpoint.runtime.blocks.session import BlockSession
+from binpoint.runtime.calibration import trial_records
 from binpoint.runtime.controllers import FixedController
 from binpoint.runtime.execution import LayerExecutor
 from binpoint.runtime.session import Session
@@ -176,6 +177,29 @@ def test_methods_other_than_blocks_have_one_exponent_a_map():
     assert any(call.spec.operation.exact and not call.spec.exact for call in artifact.program.calls)
     with pytest.raises(ValueError, match="knows no blocks"):
         program_for(artifact_of(classifier()).program, Method.BLOCKS)
+
+
+def test_candidates_of_blocks_begin_where_the_largest_value_fits():
+    artifact = compiled("update = msb-histogram(r_max = 1/10)")
+    inputs = {"image": images(1)["image"] * np.float32(2**-9)}
+    inputs["image"][0, 0, 0, 0] = 100.0
+    blocks = BlockSession(artifact, OracleBackend(), Method.BLOCKS)
+    layer = BlockSession(artifact, OracleBackend(), Method.FIXED)
+    blocks.run(inputs)
+    layer.run(inputs)
+    chosen, calibrated = blocks.inputs[0].candidates, layer.inputs[0].candidates.default
+    assert chosen.exponents[0] == 0
+    assert calibrated < -6
+    assert chosen.default == max(calibrated, chosen.exponents[-1])
+
+
+def test_records_take_the_place_of_a_trial():
+    artifact = compiled()
+    records = trial_records(artifact.program, artifact.floats, images(1, 8.0))
+    given, tried = (BlockSession(artifact, OracleBackend(), Method.BLOCKS, records=each) for each in (records, None))
+    given.run(images(1))
+    tried.run(images(1, 8.0))
+    assert [report.candidates for report in given.layers] == [report.candidates for report in tried.layers]
 
 
 def test_an_exponent_out_of_its_range_is_counted():
