@@ -66,7 +66,7 @@ def block_calls(
             maps[name] = kernel([maps[each] for each in sources], settings).output
 
         call()
-        if hasattr(kernel, "computes") and not kernel.computes([maps[each] for each in layer.inputs], settings):
+        if hasattr(kernel, "design") and kernel.design([maps[each] for each in layer.inputs], settings) is None:
             raise SystemExit(f"{name}: not computed by generated code")
         calls[name] = call
     return calls

@@ -80,7 +80,7 @@ class Setting:
 
 
 @dataclass
-class _Code:
+class Code:
     """A plan's code, with its packed weight: memory that stays in place while its numbers change."""
 
     plan: KernelPlan
@@ -96,7 +96,7 @@ class _Code:
 class _Choice:
     """What a setting decides for any parameters within bounds."""
 
-    code: _Code
+    code: Code
     scalars: tuple[int, ...]
     value_exponent: int
 
@@ -120,7 +120,7 @@ class Binding:
         self.compiler = compiler
         self._filters = filters or weight_filters(spec)
         self._settings: dict[tuple[KernelExponents, Request], Setting] = {}
-        self._codes: dict[tuple[Container, str, bool, bool, bool], list[_Code]] = {}
+        self._codes: dict[tuple[Container, str, bool, bool, bool], list[Code]] = {}
         self._choices: dict[tuple[KernelExponents, Request, int], _Choice] = {}
         self._nominal = nominal_magnitudes(spec)
         self._bound = -1
@@ -158,10 +158,10 @@ class Binding:
                 self._choices[exponents, request, bound] = choice
         return self._made(choice, bias, exponents)
 
-    def _completed(self, code: _Code, bias: IntArray | None, exponents: KernelExponents) -> Setting:
+    def _completed(self, code: Code, bias: IntArray | None, exponents: KernelExponents) -> Setting:
         return self._made(self._chosen(code, exponents), bias, exponents)
 
-    def _chosen(self, code: _Code, exponents: KernelExponents) -> _Choice:
+    def _chosen(self, code: Code, exponents: KernelExponents) -> _Choice:
         position = 0 if self.spec.exact else value_exponent(self.spec, exponents, folded=code.plan.folded)
         return _Choice(code, exponent_scalars(code.plan, exponents), position)
 
@@ -171,7 +171,7 @@ class Binding:
         operands = tuple(self._operands(code, bias, exponents))
         return Setting(code.plan, code.design, code.function, operands, choice.scalars, choice.value_exponent)
 
-    def _code(self, exponents: KernelExponents, bias: int, request: Request) -> _Code:
+    def _code(self, exponents: KernelExponents, bias: int, request: Request) -> Code:
         """The code that bounds on the values justify."""
         magnitudes = self._nominal
         total = total_bound(self.spec, magnitudes, exponents, request.batch)
@@ -200,13 +200,13 @@ class Binding:
             return False
         return may_fold(self.spec, value, exponents.output - accumulator_exponent(self.spec, exponents))
 
-    def _planned(self, plan: KernelPlan, *, picked: bool = False) -> _Code:
+    def _planned(self, plan: KernelPlan, *, picked: bool = False) -> Code:
         """The code of a plan, by the fastest design that is exact with the weights."""
         key = plan.container, plan.reduction, plan.values, picked, plan.folded
         codes = self._codes.get(key)
         if codes is None:
             codes = self._codes[key] = [
-                _Code(replace(plan, picked=picked and design.picks), design)
+                Code(replace(plan, picked=picked and design.picks), design)
                 for design in designs(plan, self.compiler.capability)
             ]
         code = next(each for each in codes if self._weight is None or each.design.exact_with(each.plan, self._weight))
@@ -222,11 +222,11 @@ class Binding:
         bias = self._bias.astype(np.int64)
         return quantize(bias, shift, self.spec.accumulator.bits, deterministic(self.spec.rounding))[0]
 
-    def _operands(self, code: _Code, bias: IntArray | None, exponents: KernelExponents) -> list[Any]:
+    def _operands(self, code: Code, bias: IntArray | None, exponents: KernelExponents) -> list[Any]:
         """The operands' arguments, in the order of `definition.operand_shapes`."""
         if self._weight is not None:
             weight = self._load_weight(code, self._weight)
-            return [weight] if bias is None else [weight, _bias_argument(code.plan, code.design, bias)]
+            return [weight] if bias is None else [weight, bias_argument(code.plan, code.design, bias)]
         source = self.spec.inputs[0]
         match self.spec.operation:
             case AveragePool() as pool:
@@ -245,7 +245,7 @@ class Binding:
                 return []
         return [argument(aligned_copy(table.astype(np.int32)))]
 
-    def _load_weight(self, code: _Code, weight: Weight) -> Any:
+    def _load_weight(self, code: Code, weight: Weight) -> Any:
         if code.weight is None:
             design, plan = code.design, code.plan
             bits = weight_bits(self.spec)
@@ -267,7 +267,8 @@ class Binding:
         return code.weight_argument
 
 
-def _bias_argument(plan: KernelPlan, design: Design, bias: IntArray) -> Any:
+def bias_argument(plan: KernelPlan, design: Design, bias: IntArray) -> Any:
+    """A bias as a design's code takes it."""
     padded = aligned_zeros((design.bias_length(plan),), plan.container.dtype)
     padded[: len(bias)] = bias
     return argument(padded, design.lanes.get("bias", 1))

@@ -19,12 +19,12 @@ def empty_grid(tensor: TensorSpec, batch: int) -> IntArray:
 def grid_view(stored: IntArray, tensor: TensorSpec) -> ExponentGrid:
     """The exponents (N, G, rows, columns) in the memory of `stored`."""
     groups = grid_shape(tensor)[0]
-    return np.moveaxis(stored, -1, 1)[:, :groups]
+    return stored.transpose(0, 3, 1, 2)[:, :groups]
 
 
 def stored_grid(exponents: ExponentGrid, tensor: TensorSpec) -> IntArray:
     """The exponents as code reads them: the memory itself where it is what `empty_grid` gave, else a copy."""
-    last = np.moveaxis(exponents, 1, -1)
+    last = exponents.transpose(0, 2, 3, 1)
     if last.dtype == np.int32 and last.shape[-1] == _width(tensor) and is_aligned(last):
         return last
     copy = aligned_zeros((*last.shape[:-1], _width(tensor)), "int32")

@@ -35,7 +35,6 @@ from binpoint.backends.tensor_expression.buffers import FeatureMap, Workspace, a
 from binpoint.backends.tensor_expression.compiler import Compiler
 from binpoint.backends.tensor_expression.kernels import VALUES_BYTES, aligned_slices
 from binpoint.backends.tensor_expression.layout import WIDEST_BITS, feature_map_layout, pack, unpack
-from binpoint.backends.tensor_expression.plan import Container
 from binpoint.support.numeric import BlockPolicy, Measure, Rounding, Selection
 
 
@@ -69,17 +68,19 @@ class BlockLayerKernel:
     ) -> BlockResult:
         """Compute all images of the batch."""
         operands = self._operands(inputs, exponents)
-        values = None if operands is None else self._values(inputs, operands, exponents)
+        values, aligned = (None, None) if operands is None else self._values(inputs, operands, exponents)
         tables = None if values is None else self._tables(values, exponents)
         if operands is None or values is None or tables is None:
             return self._compute_faithfully(inputs, exponents, overflows, draw, first_image)
-        return self._compute(inputs, exponents, operands, values, tables, overflows)
+        return self._compute(inputs, exponents, operands, values, tables, overflows, aligned)
 
-    def computes(self, inputs: Sequence[BlockMap], exponents: BlockExponents) -> bool:
-        """Whether generated code computes a call, not the oracle."""
+    def design(self, inputs: Sequence[BlockMap], exponents: BlockExponents) -> str | None:
+        """The design of the code that computes the values of a call; None where the oracle does."""
         operands = self._operands(inputs, exponents)
-        values = None if operands is None else self._values(inputs, operands, exponents)
-        return values is not None and self._tables(values, exponents) is not None
+        values, _ = (None, None) if operands is None else self._values(inputs, operands, exponents)
+        if values is None or self._tables(values, exponents) is None:
+            return None
+        return values.setting.design.name
 
     def _operands(self, inputs: Sequence[BlockMap], exponents: BlockExponents) -> Operands | None:
         """What the inputs' exponents come to; None where the order of the PE matters, or 16 bits do not hold them."""
@@ -101,29 +102,31 @@ class BlockLayerKernel:
             return None
         return operands if max(bits) <= WIDEST_BITS else None
 
-    def _values(self, inputs: Sequence[BlockMap], operands: Operands, exponents: BlockExponents) -> Values | None:
-        aligned = operands.mixed
-        binding = self._bindings.get(aligned)
+    def _values(
+        self, inputs: Sequence[BlockMap], operands: Operands, exponents: BlockExponents
+    ) -> tuple[Values | None, Any]:
+        """The code of the values, and the aligned first input where that was looked at."""
+        binding = self._bindings.get(operands.mixed)
         if binding is None:
-            plain = plain_spec(self.spec, aligned=aligned)
-            binding = self._bindings[aligned] = ValuesBinding(plain, self._parameters, self._compiler)
+            plain = plain_spec(self.spec, aligned=operands.mixed)
+            binding = self._bindings[operands.mixed] = ValuesBinding(plain, self._parameters, self._compiler)
         values = binding.values(operands, exponents)
-        narrow = values is not None and values.format.container is Container.INT32
-        if narrow or not operands.mixed or not isinstance(self.spec.operation, Convolution):
-            return values
-        # Widths are not enough; a look at the largest mantissa of each channel may be.
-        total = binding.bound(self._largest(inputs[0], operands))
-        return binding.values(replace(operands, total=total), exponents)
+        wanting = values is None or values.faster
+        if not (wanting and operands.mixed and isinstance(self.spec.operation, Convolution)):
+            return values, None
+        # Widths are not enough for what is fast; the mantissas of each channel may be.
+        source = inputs[0]
+        grid, whole = stored_grid(source.exponents, self.spec.inputs[0]), slice(0, source.batch)
+        aligned = self._align(0, source.buffer, grid, whole, operands)
+        least, greatest = self._alignments[0].ranges(source.batch)
+        values = binding.values(replace(operands, seen=binding.look(least, greatest)), exponents)
+        return None if values is None else binding.about_centres(values, least, greatest), aligned
 
-    def _largest(self, source: BlockMap, operands: Operands) -> IntArray:
-        """The greatest magnitude of each channel of the first input, aligned."""
-        tensor = self.spec.inputs[0]
-        blocked = source.buffer.blocked
-        self._alignments[0](blocked, stored_grid(source.exponents, tensor), operands.finest[0])
-        aligned = self._alignments[0].result(blocked.shape)
-        greatest, least = aligned.max(axis=(0, 2, 3)), aligned.min(axis=(0, 2, 3))
-        largest: IntArray = np.maximum(greatest.astype(np.int64), -least.astype(np.int64)).reshape(-1)
-        return largest[: tensor.channels]
+    def _align(self, index: int, source: FeatureMap, grid: IntArray, images: slice, operands: Operands) -> Any:
+        """Some images of an input, aligned, as an argument."""
+        alignment = self._alignments[index]
+        shape = (images.stop - images.start, *source.blocked.shape[1:])
+        return alignment(_whole(source, images, alignment.lanes), grid[images], shape, operands.finest[index])
 
     def _tables(self, values: Values, exponents: BlockExponents) -> Tables | None:
         return self._quantizer.tables(exponents, values.exponents, values.format)
@@ -136,7 +139,9 @@ class BlockLayerKernel:
         values: Values,
         tables: Tables,
         overflows: bool,
+        aligned: Any,
     ) -> BlockResult:
+        """Compute a call that is proved; `aligned` is the first input of the whole batch, if that is at hand."""
         spec, batch = self.spec, inputs[0].batch
         output, grid = empty_feature_map(spec.output, batch), empty_grid(spec.output, batch)
         maps: list[FeatureMap] = [each.buffer for each in inputs]
@@ -147,7 +152,8 @@ class BlockLayerKernel:
         counts: list[IntArray] = []
         for images in self._chunks(values, [output.blocked, grid, *(each.blocked for each in maps), *grids]):
             size = images.stop - images.start
-            found = self._run(values, self._arguments(maps, grids, operands, images, values), size)
+            ready = [aligned] if aligned is not None and size == batch else None
+            found = self._run(values, ready or self._arguments(maps, grids, operands, images, values), size)
             target = _whole(output, images, self._lanes)
             quantized = self._quantizer.run(
                 found, size, values.format, tables, exponents, grid[images], target, overflows=overflows
@@ -171,10 +177,8 @@ class BlockLayerKernel:
     ) -> list[Any]:
         """Some images of the inputs, aligned where they are mixed, as arguments of the kernel of values."""
         if operands.mixed:
-            return [
-                align(each.blocked[images], grid[images], target)
-                for align, each, grid, target in zip(self._alignments, maps, grids, operands.finest, strict=True)
-            ]
+            pairs = enumerate(zip(maps, grids, strict=True))
+            return [self._align(index, each, grid, images, operands) for index, (each, grid) in pairs]
         lanes = values.setting.design.lanes.get("input", 1)
         return [_whole(each, images, lanes) for each in maps]
 

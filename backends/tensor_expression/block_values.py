@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +28,10 @@ from binpoint.backends.kernel import (
     KernelParameters,
     KernelSpec,
 )
+from binpoint.backends.memory import aligned_zeros
 from binpoint.backends.oracle.accumulate import accumulator_exponent
 from binpoint.backends.oracle.fixed_point import mantissa_range
-from binpoint.backends.tensor_expression.binding import Binding, Setting
+from binpoint.backends.tensor_expression.binding import Binding, Code, Setting, bias_argument
 from binpoint.backends.tensor_expression.block_plan import ValueFormat
 from binpoint.backends.tensor_expression.bounds import (
     choose_container,
@@ -38,13 +41,24 @@ from binpoint.backends.tensor_expression.bounds import (
     total_bound,
     weight_magnitudes,
 )
-from binpoint.backends.tensor_expression.compiler import Compiler
-from binpoint.backends.tensor_expression.layout import WIDEST_BITS, storage_dtype
+from binpoint.backends.tensor_expression.buffers import argument
+from binpoint.backends.tensor_expression.compiler import Compiler, centred_designs
+from binpoint.backends.tensor_expression.layout import WIDEST_BITS, feature_map_layout, storage_dtype
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan, nameless
 from binpoint.backends.tensor_expression.runtime_scalars import value_fraction_bits
+from binpoint.backends.tensor_expression.winograd import WINOGRAD, WinogradDesign
+from binpoint.backends.tensor_expression.winograd_transforms import Transform
 
 REMEMBERED_VALUES = 16
 """How many settings of exponents a binding keeps prepared."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the aligned mantissas of a convolution prove: a bound on its sums, and which transforms are exact."""
+
+    total: int
+    exact: tuple[WinogradDesign, ...]
 
 
 @dataclass(frozen=True)
@@ -52,13 +66,13 @@ class Operands:
     """What the exponents of a call's inputs come to.
 
     An entry for each input: `finest`, the exponent to which all its mantissas are brought, `coarsest`, and `bits`, the
-    width that they then have. `total` bounds the sums of a convolution where the inputs themselves were looked at.
+    width that they then have. `seen` is what a look at the input of a convolution has found.
     """
 
     finest: tuple[int, ...]
     coarsest: tuple[int, ...]
     bits: tuple[int, ...]
-    total: int | None = None
+    seen: Seen | None = None
 
     @property
     def mixed(self) -> bool:
@@ -73,11 +87,18 @@ class Operands:
 
 @dataclass(frozen=True)
 class Values:
-    """The code that computes values, their exponents, one for each output channel, and how they are stored."""
+    """The code that computes values, their exponents, one for each output channel, and how they are stored.
+
+    `bias` is that of the setting, `transform` Winograd's where the kernel is centred. `faster` says that there is
+    faster code, which a look at the inputs may justify.
+    """
 
     setting: Setting
     exponents: tuple[int, ...]
     format: ValueFormat
+    bias: IntArray | None
+    transform: Transform | None
+    faster: bool
 
 
 def plain_spec(spec: KernelSpec, *, aligned: bool) -> KernelSpec:
@@ -88,8 +109,11 @@ def plain_spec(spec: KernelSpec, *, aligned: bool) -> KernelSpec:
     return replace(spec, inputs=inputs, output=replace(spec.output, granularity=WHOLE_MAP), blocks=None)
 
 
-NARROWEST_ALIGNED = 9
-"""Bits: aligned mantissas lie in int16."""
+SMALL_TOTAL = 1 << 28
+"""Bounds on sums below this need not be better."""
+
+KEPT_BITS = 4
+"""Bits of a bound that are kept, so that calls with bounds nearby share what is prepared for them."""
 
 
 class ValuesBinding(Binding):
@@ -97,7 +121,7 @@ class ValuesBinding(Binding):
 
     def __init__(self, spec: KernelSpec, parameters: KernelParameters, compiler: Compiler) -> None:
         self._values: dict[tuple[Operands, BlockExponents], Values | None] = {}
-        self._filter_sums: NDArray[np.float64] | None = None
+        self._centred: dict[tuple[KernelPlan, str], Code] = {}
         super().__init__(spec, parameters, Form.LAYER, compiler)
 
     def values(self, operands: Operands, exponents: BlockExponents) -> Values | None:
@@ -120,24 +144,83 @@ class ValuesBinding(Binding):
         plan = self._plan(operands, bias, settings, exponents.candidates[-1] - max(units))
         if plan is None:
             return None
-        code = self._planned(plan)
+        code, transform, faster = self._fastest(plan, operands)
         setting = self._completed(code, bias, settings)
+        if transform is not None:
+            setting = replace(setting, operands=(*setting.operands, self._centres(np.zeros(0, np.int64))))
         drop = 0 if spec.exact else value_fraction_bits(spec, folded=code.plan.folded)
         # Exact operations leave mantissas.
         dtype = storage_dtype(spec.inputs[0].bits) if spec.exact else code.plan.container.dtype
         value_exponents = tuple(unit - drop for unit in spread_channels(units, spec))
-        return Values(setting, value_exponents, ValueFormat(code.plan.container, dtype))
+        return Values(setting, value_exponents, ValueFormat(code.plan.container, dtype), bias, transform, faster)
 
-    def bound(self, largest: IntArray) -> int:
-        """A power of two above all sums of a convolution, where input channel c has no magnitude above largest[c]."""
+    def look(self, least: IntArray, greatest: IntArray) -> Seen:
+        """What follows where the aligned mantissas of input channel c are in least[c] .. greatest[c], 0 among them."""
+        magnitudes, widest = np.maximum(-least, greatest), int((greatest - least).max(initial=0))
+        exact = []
+        for design in WINOGRAD:
+            transform = design.weight_transform
+            if widest > 2 * transform.largest:
+                continue
+            if self._bounded(np.minimum(magnitudes, transform.largest), transform.exact_below) < transform.exact_below:
+                exact.append(design)
+        total = self._bounded(magnitudes, SMALL_TOTAL)
+        dropped = max(0, total.bit_length() - KEPT_BITS)
+        return Seen((total >> dropped) + 1 << dropped, tuple(exact))
+
+    def about_centres(self, values: Values, least: IntArray, greatest: IntArray) -> Values:
+        """The values where mantissas of input channel c are in least[c] .. greatest[c], 0 among them.
+
+        Channels that the transform does not hold move just as far as it needs, and the bias makes up for it.
+        """
+        if values.transform is None or values.bias is None:
+            return values
+        largest, setting = values.transform.largest, values.setting
+        centres = np.maximum(greatest - largest, 0) + np.minimum(least + largest, 0)
+        (moved,) = np.nonzero(centres)
+        if not moved.size:
+            return values
+        # These sums are far below 2^53, so that float64 holds them, and multiplies them fast.
+        missing = centres[moved].astype(np.float64) @ self._filter_totals[moved]
+        bias = bias_argument(setting.plan, setting.design, values.bias + missing.astype(np.int64))
+        operands = setting.operands[0], bias, self._centres(centres)
+        return replace(values, setting=replace(setting, operands=operands))
+
+    def _bounded(self, magnitudes: IntArray, enough: int) -> int:
+        """A bound on all sums, if input channel c has no magnitude above magnitudes[c]; one below `enough` will do."""
+        whole, largest = self._filter_bounds
+        bound = largest * int(magnitudes.max(initial=0))
+        if bound < enough:
+            return bound
+        # The margin covers what float32 rounds away.
+        margin = 1 + max(whole.shape[-1] * 2.0**-22, 2.0**-20)
+        totals = whole @ magnitudes.astype(np.float32).reshape(len(whole), -1, 1)
+        return int(float(totals.max(initial=0)) * margin) + 1
+
+    @cached_property
+    def _filter_bounds(self) -> tuple[NDArray[np.float32], int]:
+        """(groups, K / groups, C / groups) sums of |w| over the taps of a filter, and the largest sum of a filter."""
         assert self._weight is not None
-        if self._filter_sums is None:
-            # Sums of magnitudes are far below 2^53, so that float64 holds them, and multiplies them fast.
-            self._filter_sums = np.abs(self._weight.mantissas.astype(np.float64)).sum(axis=(2, 3))
-        groups = self.spec.inputs[0].channels // self._filter_sums.shape[1]
-        sums = self._filter_sums.reshape(groups, -1, self._filter_sums.shape[1])
-        totals = sums @ largest.astype(np.float64).reshape(groups, -1, 1)
-        return 1 << int(totals.max(initial=0)).bit_length()
+        sums = np.abs(self._weight.mantissas.astype(np.int32)).sum(axis=(2, 3))
+        groups = self.spec.inputs[0].channels // sums.shape[1]
+        return sums.reshape(groups, -1, sums.shape[1]).astype(np.float32), int(sums.sum(axis=1).max(initial=0))
+
+    @cached_property
+    def _filter_totals(self) -> NDArray[np.float64]:
+        """(C, K) sums of w over the taps of a filter."""
+        assert self._weight is not None
+        totals: NDArray[np.float64] = self._weight.mantissas.sum(axis=(2, 3), dtype=np.int64).T.astype(np.float64)
+        return np.ascontiguousarray(totals)
+
+    def _centres(self, centres: IntArray) -> Any:
+        """Words of the centres of two channels, for all channels of the layout."""
+        source = self.spec.inputs[0]
+        layout = feature_map_layout(source)
+        words = aligned_zeros((layout.blocks(source.channels), layout.block // 2), "int32")
+        padded = np.zeros((words.size, 2), np.int64)
+        padded.reshape(-1)[: len(centres)] = centres
+        words.reshape(-1)[:] = padded[:, 0] + (padded[:, 1] << 16)
+        return argument(words)
 
     def _units(self, operands: Operands, exponents: BlockExponents) -> tuple[KernelExponents, Sequence[int] | None]:
         """The exponents of the plain kernel of the values, and those of its accumulators: one, or one a channel.
@@ -186,12 +269,30 @@ class ValuesBinding(Binding):
         dropped = operands.spread + units[0] + limit.fraction_bits
         return len(set(units)) == 1 and (dropped <= 0 or limit.multiplier % (1 << dropped) == 0)
 
-    def _narrowed(self, operands: Operands) -> KernelSpec:
-        """The spec with aligned inputs of a convolution no wider than they are: fewer bits have faster designs."""
-        if not isinstance(self.spec.operation, Convolution) or not operands.mixed:
-            return self.spec
-        (tensor,), (bits,) = self.spec.inputs, operands.bits
-        return replace(self.spec, inputs=(replace(tensor, bits=max(bits, NARROWEST_ALIGNED)),))
+    def _fastest(self, plan: KernelPlan, operands: Operands) -> tuple[Code, Transform | None, bool]:
+        """The code of a plan by the fastest design that is exact, its transform where it is centred, and whether a look
+        could justify faster code."""
+        if not operands.mixed or not isinstance(self.spec.operation, Convolution):
+            return self._planned(plan), None, False
+        possible: list[WinogradDesign] = []
+        if plan.container is Container.INT32 and self._bias is not None:
+            plan = replace(plan, centred=True)
+            possible = centred_designs(plan, self.compiler.capability)
+        seen = operands.seen
+        exact = seen.exact if seen else [each for each in possible if self._holds(each, 1 << (operands.bits[0] - 1))]
+        design = next((each for each in possible if each in exact), None)
+        faster = plan.container is not Container.INT32 or design is not next(iter(possible), None)
+        if design is None:
+            return self._planned(replace(plan, centred=False)), None, faster and seen is None
+        code = self._centred.setdefault((plan, design.name), Code(plan, design))
+        if code.function is None:
+            code.function = self.compiler.kernel(plan, design)
+        return code, design.weight_transform, faster and seen is None
+
+    def _holds(self, design: WinogradDesign, magnitude: int) -> bool:
+        """Whether a transform is exact with all mantissas that have no larger magnitude."""
+        transform = design.weight_transform
+        return magnitude <= transform.largest and magnitude * self._filter_bounds[1] < transform.exact_below
 
     def _plan(
         self, operands: Operands, bias: IntArray | None, settings: KernelExponents, shift: int
@@ -207,8 +308,8 @@ class ValuesBinding(Binding):
         totals = [total_bound(spec, nominal_magnitudes(spec), settings)]
         if self._weight is not None:
             totals.append(total_bound(spec, weight_magnitudes(spec, self._weight), settings))
-        if operands.total is not None:
-            totals.append(operands.total)
+        if operands.seen is not None:
+            totals.append(operands.seen.total)
         plans = []
         for total in totals:
             if total + offset > mantissa_range(spec.accumulator.bits)[1]:
@@ -218,7 +319,7 @@ class ValuesBinding(Binding):
             if folded:
                 container = Container.INT32
             reduction = choose_reduction(spec, container, total)
-            plan = KernelPlan(nameless(self._narrowed(operands)), container, reduction, True, raw=True, folded=folded)
+            plan = KernelPlan(nameless(self.spec), container, reduction, True, raw=True, folded=folded)
             plans.append(plan)
             if container is Container.INT32:
                 return plan

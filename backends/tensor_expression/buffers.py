@@ -75,7 +75,7 @@ def argument(array: IntArray, lanes: int = 1) -> Any:
     if lanes == 1:
         return tensor
     *outer, last = array.shape
-    return _create_view()(tensor, _shape((*outer, last // lanes)), _vector(array.dtype.name, lanes), 0)
+    return _create_view()(tensor, _shape((*outer, last // lanes)), _vector(array.dtype, lanes), 0)
 
 
 @lru_cache(maxsize=1)
@@ -90,5 +90,6 @@ def _shape(shape: tuple[int, ...]) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _vector(element: str, lanes: int) -> Any:
-    return tvm_ffi.dtype(f"{element}x{lanes}")
+def _vector(element: np.dtype[Any], lanes: int) -> Any:
+    # Remembered by the dtype itself: its name takes longer to find than the view.
+    return tvm_ffi.dtype(f"{element.name}x{lanes}")

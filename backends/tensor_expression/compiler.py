@@ -12,7 +12,7 @@ from binpoint.backends.tensor_expression.design import Design
 from binpoint.backends.tensor_expression.generic import GenericDesign
 from binpoint.backends.tensor_expression.library import Function, Library, load
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan
-from binpoint.backends.tensor_expression.winograd import winograd_designs
+from binpoint.backends.tensor_expression.winograd import WinogradDesign, winograd_designs
 
 AVX2_CONVOLUTION = Avx2ConvolutionDesign()
 GENERIC = GenericDesign()
@@ -23,6 +23,11 @@ def designs(plan: KernelPlan, capability: Capability) -> tuple[Design, ...]:
     if capability is Capability.AVX2 and AVX2_CONVOLUTION.supports(plan):
         return *winograd_designs(plan), AVX2_CONVOLUTION, GENERIC
     return (GENERIC,)
+
+
+def centred_designs(plan: KernelPlan, capability: Capability) -> list[WinogradDesign]:
+    """The designs that compute a centred plan, the fastest first; whether they are exact depends on the inputs."""
+    return winograd_designs(plan) if capability is Capability.AVX2 and AVX2_CONVOLUTION.supports(plan) else []
 
 
 class Compiler:

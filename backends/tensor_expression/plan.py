@@ -54,7 +54,8 @@ class KernelPlan:
     `spec` has no name: identical layers compile once. `reduction` is the dtype of the sum. `values` says
     whether the values before quantisation are an output too, for statistics; `picked` that these are the values of one
     channel of each group of 8, which the call picks for each image. `raw` says that values are the only output: other
-    code makes mantissas of them. `folded` says that a leaky ReLU gives what `arithmetic.fold_leak` does.
+    code makes mantissas of them. `folded` says that a leaky ReLU gives what `arithmetic.fold_leak` does. `centred` says
+    that Winograd's convolution subtracts an integer from all mantissas of a channel, which the bias makes up for.
     """
 
     spec: KernelSpec
@@ -65,6 +66,7 @@ class KernelPlan:
     picked: bool = False
     raw: bool = False
     folded: bool = False
+    centred: bool = False
 
     @property
     def value_tensors(self) -> int:

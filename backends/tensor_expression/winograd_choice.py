@@ -80,8 +80,8 @@ def _fits(plan: KernelPlan, transform: Transform) -> bool:
     convolution, source = plan.spec.operation, plan.spec.inputs[0]
     assert isinstance(convolution, Convolution)
     regular = convolution.stride == convolution.dilation == (1, 1) and convolution.groups == 1
-    narrow = source.bits <= transform.widest_bits and convolution.weight_bits <= WIDEST_WEIGHTS
-    narrow = narrow and plan.reduction == "int32"
+    narrow = plan.centred or 1 << (source.bits - 1) <= transform.largest
+    narrow = narrow and convolution.weight_bits <= WIDEST_WEIGHTS and plan.reduction == "int32"
     return regular and narrow and convolution.kernel == (KERNEL, KERNEL) and source.channels >= LEAST_CHANNELS
 
 

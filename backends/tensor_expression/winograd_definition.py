@@ -27,7 +27,7 @@ Operation = Callable[[str, Expression, Expression], Expression]
 
 def define(plan: KernelPlan, tiling: WinogradTiling) -> ConvolutionDefinition:
     """The definition of a kernel; its arguments are those of `convolution_definition.define`, but weights are packed
-    as `weight_shape` says, transformed to int16."""
+    as `weight_shape` says, transformed to int16, and centres come last of the operands where the plan has them."""
     scalars = scalar_variables(plan)
     source = input_sources(plan)[0]
     results = Results(plan, tiling, source.tensor.shape[0])
@@ -35,10 +35,13 @@ def define(plan: KernelPlan, tiling: WinogradTiling) -> ConvolutionDefinition:
     bias = None
     if tiling.convolution.bias_bits is not None:
         bias = te.placeholder(sizes((tiling.padded_vectors,)), f"{plan.container.dtype}x{LANES}", "bias")
-    products = _products(tiling, _transformed_input(tiling, source), weight)
+    centres = None
+    if plan.centred:
+        centres = te.placeholder(sizes((tiling.input_blocks, BLOCK_WORDS)), "int32", "centres")
+    products = _products(tiling, _transformed_input(tiling, _rows(tiling, source, centres)), weight)
     accumulator = results.stage("accumulator", _total(tiling, products))
     epilogue = finish(results, lambda *at: cast(accumulator(*at), plan.container.dtype), bias, scalars)
-    operands = [weight] if bias is None else [weight, bias]
+    operands = [each for each in (weight, bias, centres) if each is not None]
     mantissas = [] if epilogue.output is None else [epilogue.output]
     outputs = [*mantissas, *epilogue.counts, *epilogue.values]
     return ConvolutionDefinition(
@@ -49,10 +52,9 @@ def define(plan: KernelPlan, tiling: WinogradTiling) -> ConvolutionDefinition:
     )
 
 
-def _transformed_input(tiling: WinogradTiling, source: Source) -> Expression:
+def _transformed_input(tiling: WinogradTiling, rows: Expression) -> Expression:
     """[N, strips, points, points, channel blocks, tiles, pairs]: words of two int16."""
     transform, points = tiling.transform, tiling.transform.points
-    rows = _rows(tiling, source)
     batch, strips = rows.shape[:2]
     blocks, tiles, pairs = tiling.channel_blocks, tiling.padded_tiles, tiling.pairs
 
@@ -84,8 +86,11 @@ def _transformed_input(tiling: WinogradTiling, source: Source) -> Expression:
     return te.compute(sizes((batch, strips, points, points, blocks, tiles, pairs)), whole, name="transformed")
 
 
-def _rows(tiling: WinogradTiling, source: Source) -> Expression:
-    """[N, strips, blocks, H, W, words]: the input rows of each strip with their padding, as sums of two channels."""
+def _rows(tiling: WinogradTiling, source: Source, centres: Expression | None) -> Expression:
+    """[N, strips, blocks, H, W, words]: the input rows of each strip with their padding, as sums of two channels.
+
+    Centres, words too, are subtracted from all of a channel, padding included.
+    """
     tensor, results = source.tensor, tiling.transform.results
     top, left, _, _ = tiling.convolution.padding
     strip_height, border = tiling.strip_rows * results, tiling.transform.points - results
@@ -96,7 +101,8 @@ def _rows(tiling: WinogradTiling, source: Source) -> Expression:
         row, column = strip * strip_height + h - top, w - left
         inside = tirx.all(row >= 0, row < tiling.input.height, column >= 0, column < tiling.input.width)
         lower, upper = (cast(tensor(n, block, row, column, i * 2 + lane), "int32") for lane in (0, 1))
-        return tirx.if_then_else(inside, lower + (upper << constant(16, upper)), tirx.const(0, "int32"))
+        element = tirx.if_then_else(inside, lower + (upper << constant(16, upper)), tirx.const(0, "int32"))
+        return element if centres is None else element - centres(block, i)
 
     height, width = strip_height + border, tiling.padded_width + border
     shape = sizes((tensor.shape[0], tiling.strips, tiling.input_blocks, height, width, BLOCK_WORDS))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,24 +47,24 @@ class Transform:
         """m + 2: rows and columns of a tile's inputs."""
         return len(self.input)
 
-    @property
-    def widest_bits(self) -> int:
-        """The widest inputs whose transforms have 16 bits."""
+    @cached_property
+    def largest(self) -> int:
+        """The largest magnitude of inputs whose transforms have 16 bits."""
         growth = max(sum(abs(each) for each in row) for row in self.input) ** 2
-        return ((1 << 15) // growth - 1).bit_length()
+        return ((1 << 15) - 1) // growth
 
-    @property
+    @cached_property
     def shift(self) -> int:
         """The power of two in the divisor."""
         return (self.divisor & -self.divisor).bit_length() - 1
 
-    @property
+    @cached_property
     def inverse(self) -> int:
         """Of the divisor's odd part modulo 2^32, as a signed integer."""
         inverse = pow(self.divisor >> self.shift, -1, 1 << 32)
         return inverse - (1 << 32) if inverse >> 31 else inverse
 
-    @property
+    @cached_property
     def exact_below(self) -> int:
         """Results below this in magnitude are exact."""
         return 1 << (31 - self.shift)

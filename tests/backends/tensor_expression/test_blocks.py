@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from binpoint.backends.blocks import BlockExponents, BlockMap, grid_shape
 from binpoint.backends.kernel import (
@@ -190,10 +193,10 @@ def check(
     return kernel
 
 
-def generated(backend: TensorExpressionBackend, kernel: BlockLayerKernel, call: tuple) -> bool:
+def design(backend: TensorExpressionBackend, kernel: BlockLayerKernel, call: tuple) -> str | None:
     maps, _, exponents = call
     inputs = [BlockMap(backend.upload(m, each), grid) for (m, grid), each in zip(maps, kernel.spec.inputs, strict=True)]
-    return kernel.computes(inputs, exponents)
+    return kernel.design(inputs, exponents)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -202,7 +205,7 @@ def test_every_layer(native: TensorExpressionBackend, name: str) -> None:
     for seed in range(3):
         call = draw_call(spec, seed, images=1 + seed % 2)
         kernel = check(native, spec, call)
-        assert generated(native, kernel, call)
+        assert design(native, kernel, call) is not None
 
 
 @pytest.mark.parametrize("name", ["shared", "channel"])
@@ -213,7 +216,7 @@ def test_counts_of_overflows(native: TensorExpressionBackend, name: str) -> None
 @pytest.mark.parametrize("name", ["shared", "few-channels", "predict-channel"])
 def test_the_portable_design(generic: TensorExpressionBackend, name: str) -> None:
     call = draw_call(SPECS[name], 1)
-    assert generated(generic, check(generic, SPECS[name], call), call)
+    assert design(generic, check(generic, SPECS[name], call), call) is not None
 
 
 @pytest.mark.parametrize("name", MOVES)
@@ -245,7 +248,7 @@ def test_one_candidate(native: TensorExpressionBackend, policy: BlockPolicy) -> 
         maps, parameters, exponents = draw_call(spec, 2)
         call = maps, parameters, replace(exponents, candidates=(5,), default=5)
         for overflows in (False, True):
-            assert generated(native, check(native, spec, call, overflows=overflows), call)
+            assert design(native, check(native, spec, call, overflows=overflows), call) is not None
 
 
 def test_near_the_ends_of_32_bits(native: TensorExpressionBackend) -> None:
@@ -263,7 +266,79 @@ def test_near_the_ends_of_32_bits(native: TensorExpressionBackend) -> None:
         extremes = np.where(generator.random(mantissas.shape) < 0.5, -128, 127)
         for inputs in (extremes, mantissas // 64, np.full_like(mantissas, -128)):
             call = [(inputs, grid)], parameters, coarse
-            assert generated(native, check(native, spec, call), call)
+            assert design(native, check(native, spec, call), call) is not None
+
+
+WIDE = layer(CONVOLUTION, (tensor(40, 13, 15, channel(4, 4)),), tensor(32, 13, 15, shared(4, 4)), LEAKY)
+"""Channels enough for Winograd's convolution."""
+
+
+def draw_windows(windows: Sequence[tuple[int, int]], spread: int, weight: int) -> tuple:
+    """A call of WIDE whose aligned mantissas of channel c fill windows[c % len(windows)], both ends included."""
+    generator = np.random.default_rng(spread)
+    source = WIDE.inputs[0]
+    grid = generator.integers(0, spread, (2, *grid_shape(source)), endpoint=True).astype(np.int32)
+    grid[:, :, 0, 0], grid[:, :, 0, 1] = spread, 0
+    exponents = grid.repeat(4, axis=2).repeat(4, axis=3)[:, :, : source.height, : source.width]
+    low, high = np.array([windows[c % len(windows)] for c in range(source.channels)]).T[:, None, :, None, None]
+    aligned = generator.integers(low, high, exponents.shape, endpoint=True)
+    aligned[:, :, 0, 0], aligned[:, :, 0, 1] = low[..., 0, 0], high[..., 0, 0]
+    mantissas = np.clip(np.maximum(aligned >> exponents, -(-low >> exponents)), -128, 127)
+    weights = generator.integers(-weight, weight, (32, source.channels, 3, 3), endpoint=True)
+    parameters = KernelParameters(weights, generator.integers(-(1 << 12), 1 << 12, 32))
+    top = 7 + weight.bit_length()
+    return [(mantissas, grid)], parameters, BlockExponents((0,), (spread,), tuple(range(top, top - 8, -1)), top)
+
+
+@pytest.mark.parametrize(
+    ("windows", "spread", "expected"),
+    [
+        ([(-8064, 8064)], 7, "winograd2"),
+        ([(0, 127 * 128), (-127 * 128, 0), (-128, 10000), (0, 0)], 7, "winograd2"),
+        ([(0, 16256), (-126, 127 * 128)], 7, "winograd2"),
+        ([(0, 16256), (-128, 127 * 128)], 7, "avx2"),
+        ([(-127 * 128, 0)], 7, "winograd2"),
+        ([(-128 * 128, 0)], 7, "avx2"),
+        ([(-256, 252), (0, 508), (-144, 508), (-512, 142)], 2, "winograd4"),
+        ([(-148, 508), (0, 0)], 2, "winograd2"),
+        ([(-256, 252), (0, 252)], 1, "winograd4"),
+    ],
+)
+def test_channels_about_centres(
+    native: TensorExpressionBackend, windows: list[tuple[int, int]], spread: int, expected: str
+) -> None:
+    """Winograd's transforms hold what lies within 16382 or 654 of each other, channel by channel."""
+    call = draw_windows(windows, spread, 3)
+    assert design(native, check(native, WIDE, call), call) == expected
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_any_windows(native: TensorExpressionBackend, data: st.DataObject) -> None:
+    spread = data.draw(st.integers(1, 7))
+    reach = 127 << spread
+    window = st.tuples(st.integers(-reach, 0), st.integers(0, reach))
+    windows = data.draw(st.lists(window, min_size=1, max_size=3))
+    call = draw_windows(windows, spread, data.draw(st.sampled_from([1, 3, 30, 127])))
+    assert design(native, check(native, WIDE, call), call) is not None
+
+
+def test_centres_need_small_sums(native: TensorExpressionBackend) -> None:
+    """F(2x2, 3x3) is exact below 2^29, whatever the windows are; single precision bounds the sums from above."""
+    found = set()
+    for weight in (3, 100, 127):
+        maps, parameters, exponents = draw_windows([(0, 16256)], 7, weight)
+        call = maps, replace(parameters, weight=np.full((32, 40, 3, 3), weight)), exponents
+        found.add(design(native, check(native, WIDE, call), call))
+    assert found == {"winograd2", "avx2"}
+
+
+def test_centres_of_chunks(native: TensorExpressionBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_kernels, "VALUES_BYTES", 1)
+    maps, parameters, exponents = draw_windows([(0, 16256), (-9000, 5000)], 7, 3)
+    mantissas, grid = maps[0]
+    call = [(np.tile(mantissas, (33, 1, 1, 1)), np.tile(grid, (33, 1, 1, 1)))], parameters, exponents
+    assert design(native, check(native, WIDE, call), call) == "winograd2"
 
 
 def test_batches_in_chunks(native: TensorExpressionBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +365,7 @@ def test_what_is_not_proved_exact(generic: TensorExpressionBackend, name: str) -
     """The oracle computes it, in the order of the PE."""
     spec = UNPROVED[name]
     call = draw_call(spec, 0)
-    assert not generated(generic, check(generic, spec, call, overflows=True), call)
+    assert design(generic, check(generic, spec, call, overflows=True), call) is None
 
 
 def test_a_bias_finer_than_the_accumulator(generic: TensorExpressionBackend) -> None:
@@ -298,10 +373,10 @@ def test_a_bias_finer_than_the_accumulator(generic: TensorExpressionBackend) -> 
     spec = SPECS["shared"]
     maps, parameters, exponents = draw_call(spec, 0)
     finer = replace(exponents, bias=(exponents.weight[0] - 3,))
-    assert not generated(generic, check(generic, spec, (maps, parameters, finer)), (maps, parameters, finer))
+    assert design(generic, check(generic, spec, (maps, parameters, finer)), (maps, parameters, finer)) is None
     single = [(mantissas, np.full_like(grid, -2)) for mantissas, grid in maps]
     call = single, parameters, replace(exponents, bias=(exponents.weight[0] - 5,))
-    assert generated(generic, check(generic, spec, call), call)
+    assert design(generic, check(generic, spec, call), call) is not None
 
 
 def test_exponents_are_run_time_values(generic: TensorExpressionBackend) -> None:
