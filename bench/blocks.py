@@ -1,8 +1,9 @@
 """Measure what block exponents cost: YOLOv3-tiny in blocks of 4x4 beside plain 8-bit fixed point, same weights.
 
 For each layer, and for the whole network, the three forms (one exponent a map; 4x4 blocks shared by all channels; 4x4
-blocks of one channel) run in turn; the table has the best of all rounds, which other work on the machine disturbs
-least: of processor time on one thread, of time on the wall on more. Blocks have 8 candidates, analysed.
+blocks of one channel) run in turn. The table has medians over the rounds: of the plain form's time, and of what the
+others take beside it in the same round; processor time on one thread, time on the wall on more. Blocks have 8
+candidates, analysed.
 `python bench/blocks.py [ROUNDS]`; it also goes to bench/results/blocks.json.
 """
 
@@ -10,12 +11,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import numpy as np
-from yolov3_tiny import BITS, PICTURE, Call, calibrate, layers, picture
+from rounds import Call, measure, one_after_the_other, ratio
+from yolov3_tiny import BITS, PICTURE, calibrate, layers, picture
 
 from binpoint.backends.blocks import BlockExponents, BlockMap, grid_shape
 from binpoint.backends.kernel import KernelExponents, TensorSpec
@@ -27,6 +28,8 @@ RESULTS = Path(__file__).resolve().parent / "results"
 CANDIDATES = 8
 FORMS = {"plain": None, "shared": Granularity((4, 4)), "channel": Granularity((4, 4), per_channel=True)}
 THREADS = (1, 2)
+WARM_UP = 2
+"""Rounds before those that count."""
 
 
 def plain_calls(backend: TensorExpressionBackend, exponents: dict[str, int]) -> dict[str, Call]:
@@ -72,29 +75,6 @@ def block_calls(
     return calls
 
 
-def clock_of(threads: int) -> Callable[[], float]:
-    """What measures calls on so many threads."""
-    return time.process_time if threads == 1 else time.perf_counter
-
-
-def measure(calls: dict[str, dict[str, Call]], rounds: int, clock: Callable[[], float]) -> dict[str, dict[str, float]]:
-    """The least seconds of each layer in each form, and of all layers one after the other."""
-    names = list(calls["plain"])
-    seconds = {form: {name: [] for name in [*names, "network"]} for form in calls}
-    for _ in range(rounds):
-        for form, layer_calls in calls.items():
-            begin = clock()
-            for call in layer_calls.values():
-                call()
-            seconds[form]["network"].append(clock() - begin)
-        for name in names:
-            for form in calls:
-                begin = clock()
-                calls[form][name]()
-                seconds[form][name].append(clock() - begin)
-    return {form: {name: min(times) for name, times in found.items()} for form, found in seconds.items()}
-
-
 def main() -> None:
     """Measure, print a table, keep the numbers as JSON."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 25
@@ -105,17 +85,20 @@ def main() -> None:
         for form, granularity in FORMS.items()
     }
     rows = []
+    layer_forms = {name: {form: each[name] for form, each in calls.items()} for name in calls["plain"]}
+    cases = layer_forms | {"network": {form: one_after_the_other(each) for form, each in calls.items()}}
     for threads in THREADS:
         use_threads(threads)
-        measure(calls, 2, clock_of(threads))
-        best = measure(calls, rounds, clock_of(threads))
         print(f"{threads} thread{'s' if threads > 1 else ' '}{'plain ms':>12} {'shared':>8} {'channel':>8}")
-        for name, plain in best["plain"].items():
-            ratios = {form: best[form][name] / plain for form in ("shared", "channel")}
-            print(f"{name:<9} {plain * 1e3:>11.3f} {ratios['shared']:>7.2f}x {ratios['channel']:>7.2f}x", flush=True)
+        for name, forms in cases.items():
+            measure(forms, WARM_UP, threads)
+            seconds = measure(forms, rounds, threads)
+            plain = median(seconds["plain"]) * 1e3
+            ratios = {form: ratio(seconds, form, "plain") for form in ("shared", "channel")}
+            print(f"{name:<9} {plain:>11.3f} {ratios['shared']:>7.2f}x {ratios['channel']:>7.2f}x", flush=True)
             rows.append(
-                {"threads": threads, "layer": name, "plain_ms": round(plain * 1e3, 4)}
-                | {form: round(ratio, 3) for form, ratio in ratios.items()}
+                {"threads": threads, "layer": name, "plain_ms": round(plain, 4)}
+                | {form: round(each, 3) for form, each in ratios.items()}
             )
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "blocks.json").write_text(json.dumps(rows, indent=2) + "\n")

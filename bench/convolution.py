@@ -1,8 +1,9 @@
-"""Measure convolution and linear kernels: the AVX2 design beside the portable one, on one thread.
+"""Measure convolution and linear kernels: the design that is chosen beside the direct and the portable one, one thread.
 
 A call is the whole kernel: packing with padding, sums, bias, ReLU, rounding shift, saturation, events. For each layer
-both kernels run in turn, so that a slow moment of the machine hits both, and their outputs are compared; the table has
-medians. `python bench/convolution.py [ROUNDS]`; it also goes to bench/results/convolution.json.
+all kernels run in turn, so that a slow moment of the machine hits all, and their outputs are compared; the table has
+medians. Multiply-accumulates are those of the mathematics, of which Winograd's convolution does fewer.
+`python bench/convolution.py [ROUNDS]`; it also goes to bench/results/convolution.json.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 from binpoint.backends.kernel import Convolution, KernelExponents, KernelParameters, KernelSpec, Relu, TensorSpec
+from binpoint.backends.tensor_expression import compiler
 from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
 from binpoint.backends.tensor_expression.capability import Capability, host_capability
 from binpoint.compiler.layers import window_output
+
+EXPONENTS = {bits: KernelExponents(inputs=(0,), output=bits) for bits in (8, 16)}
+"""Of a layer with so many bits."""
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -79,8 +85,16 @@ LAYERS = (
 )
 
 
-def kernel_call(backend: TensorExpressionBackend, layer: Layer, bits: int) -> Callable[[], np.ndarray]:
-    """A call of a layer's kernel on random mantissas, the same for each backend; it returns the output in blocks."""
+@dataclass(frozen=True)
+class Measured:
+    """A call that gives its output in blocks, and the design of its kernel."""
+
+    design: str
+    call: Callable[[], np.ndarray]
+
+
+def kernel_call(backend: TensorExpressionBackend, layer: Layer, bits: int) -> Measured:
+    """A call of a layer's kernel on random mantissas, the same for each backend."""
     generator = np.random.default_rng(0)
     spec, half = layer.spec(bits), 1 << (bits - 1)
     # No weight of -2^(b-1), as a compiler that rounds floats symmetrically leaves them.
@@ -89,8 +103,7 @@ def kernel_call(backend: TensorExpressionBackend, layer: Layer, bits: int) -> Ca
     maps = generator.integers(-half, half, (layer.batch, *spec.inputs[0].shape))
     kernel = backend.prepare(spec, KernelParameters(weight, bias))
     buffer = backend.upload(maps, spec.inputs[0])
-    exponents = KernelExponents(inputs=(0,), output=bits)
-    return lambda: kernel([buffer], exponents).output.blocked
+    return Measured(kernel.design(EXPONENTS[bits]), lambda: kernel([buffer], EXPONENTS[bits]).output.blocked)
 
 
 def seconds_a_call(call: Callable[[], np.ndarray]) -> float:
@@ -105,27 +118,22 @@ def seconds_a_call(call: Callable[[], np.ndarray]) -> float:
 
 
 def measure(layer: Layer, bits: int, rounds: int) -> dict[str, object]:
-    """Medians of one layer, both designs in turn."""
-    calls = {
-        level.value: kernel_call(TensorExpressionBackend(1, level), layer, bits)
-        for level in (Capability.AVX2, Capability.GENERIC)
-    }
-    outputs = [call() for call in calls.values()]
-    if not np.array_equal(*outputs):
+    """Medians of one layer, all designs in turn."""
+    kernels = {"chosen": kernel_call(TensorExpressionBackend(1), layer, bits)}
+    with mock.patch.object(compiler, "winograd_designs", return_value=[]):
+        kernels["direct"] = kernel_call(TensorExpressionBackend(1), layer, bits)
+    kernels["portable"] = kernel_call(TensorExpressionBackend(1, Capability.GENERIC), layer, bits)
+    first, *others = (kernel.call() for kernel in kernels.values())
+    if not all(np.array_equal(first, other) for other in others):
         raise SystemExit(f"{layer.name}: the designs differ")
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[str, list[float]] = {name: [] for name in kernels}
     for _ in range(rounds):
-        for name, call in calls.items():
-            seconds[name].append(seconds_a_call(call))
-    medians = {name: statistics.median(times) for name, times in seconds.items()}
-    return {
-        "layer": layer.name,
-        "bits": bits,
-        "mega_macs": round(layer.macs() / 1e6, 3),
-        "avx2_giga_macs_per_second": round(layer.macs() / medians["avx2"] / 1e9, 2),
-        "generic_giga_macs_per_second": round(layer.macs() / medians["generic"] / 1e9, 2),
-        "ratio": round(medians["generic"] / medians["avx2"], 1),
-    }
+        for name, kernel in kernels.items():
+            seconds[name].append(seconds_a_call(kernel.call))
+    speeds = {name: layer.macs() / statistics.median(times) / 1e9 for name, times in seconds.items()}
+    row: dict[str, object] = {"layer": layer.name, "bits": bits, "mega_macs": round(layer.macs() / 1e6, 3)}
+    row["design"] = kernels["chosen"].design
+    return row | {f"{name}_giga_macs_per_second": round(speed, 2) for name, speed in speeds.items()}
 
 
 def main() -> None:
@@ -133,17 +141,15 @@ def main() -> None:
     if host_capability() is not Capability.AVX2:
         raise SystemExit("this CPU has no AVX2: there is only one design to measure")
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-    print(f"{'layer':<28} {'bits':>4} {'work':>12} {'AVX2':>14} {'portable':>14} {'ratio':>7}")
+    print(f"{'layer':<28} {'bits':>4} {'work':>12} {'chosen':>14} {'direct':>14} {'portable':>14}  design")
     rows = []
-    for bits in (8, 16):
+    for bits in EXPONENTS:
         for layer in LAYERS:
             row = measure(layer, bits, rounds)
             rows.append(row)
-            print(
-                f"{row['layer']:<28} {bits:>4} {row['mega_macs']:>7} MMAC {row['avx2_giga_macs_per_second']:>7} GMAC/s"
-                f" {row['generic_giga_macs_per_second']:>7} GMAC/s {row['ratio']:>6}x",
-                flush=True,
-            )
+            speeds = (row[f"{name}_giga_macs_per_second"] for name in ("chosen", "direct", "portable"))
+            columns = " ".join(f"{speed:>7} GMAC/s" for speed in speeds)
+            print(f"{row['layer']:<28} {bits:>4} {row['mega_macs']:>7} MMAC {columns}  {row['design']}", flush=True)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "convolution.json").write_text(json.dumps(rows, indent=2) + "\n")
 

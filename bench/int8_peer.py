@@ -3,7 +3,8 @@
 ONNX Runtime gets the same shapes and weights as QLinearConv with unsigned activations and signed weights, its fast
 form on CPUs like this one (its sums may saturate, ours are exact), with its leaky ReLU on 8 bits, its max pool, resize
 and concat, and all optimisations on. A layer on its own is measured with the leaky ReLU. Both run in turn; the table
-has the best of all rounds. `python bench/int8_peer.py [ROUNDS]`; it also goes to bench/results/int8_peer.json.
+has medians over the rounds, the ratio that of what both took in the same round. `python bench/int8_peer.py [ROUNDS]`;
+it also goes to bench/results/int8_peer.json.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import onnxruntime
-from blocks import clock_of, plain_calls
+from blocks import WARM_UP, plain_calls
 from onnx import TensorProto, helper, numpy_helper
-from yolov3_tiny import Call, Layer, calibrate, layers
+from rounds import Call, measure, one_after_the_other, ratio
+from yolov3_tiny import Layer, calibrate, layers
 
 from binpoint.backends.kernel import Concat, Convolution, MaxPool, TensorSpec
 from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
@@ -118,28 +121,21 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 25
     backend = TensorExpressionBackend(max(THREADS))
     own = plain_calls(backend, calibrate(backend))
-
-    def network() -> None:
-        for call in own.values():
-            call()
-
+    own["network"] = one_after_the_other(dict(own))
     rows = []
     for threads in THREADS:
         use_threads(threads)
-        peers, clock = peer_calls(threads), clock_of(threads)
         print(f"{threads} thread{'s' if threads > 1 else ' '}{'binpoint ms':>14} {'ONNX Runtime':>13} {'ratio':>6}")
-        for name, peer in peers.items():
-            pair = {"binpoint": network if name == "network" else own[name], "onnxruntime": peer}
-            seconds: dict[str, list[float]] = {which: [] for which in pair}
-            for _ in range(rounds):
-                for which, call in pair.items():
-                    begin = clock()
-                    call()
-                    seconds[which].append(clock() - begin)
-            ours, theirs = (min(times) * 1e3 for times in seconds.values())
-            print(f"{name:<9} {ours:>13.3f} {theirs:>13.3f} {ours / theirs:>5.2f}x", flush=True)
+        for name, peer in peer_calls(threads).items():
+            pair = {"binpoint": own[name], "onnxruntime": peer}
+            measure(pair, WARM_UP, threads)
+            seconds = measure(pair, rounds, threads)
+            ours, theirs = (median(times) * 1e3 for times in seconds.values())
+            beside = ratio(seconds, "binpoint", "onnxruntime")
+            print(f"{name:<9} {ours:>13.3f} {theirs:>13.3f} {beside:>5.2f}x", flush=True)
             rows.append(
                 {"threads": threads, "layer": name, "binpoint_ms": round(ours, 4), "onnxruntime_ms": round(theirs, 4)}
+                | {"ratio": round(beside, 3)}
             )
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "int8_peer.json").write_text(json.dumps(rows, indent=2) + "\n")

@@ -6,7 +6,6 @@ are calibrated on the picture: the top position of each layer's values keeps its
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -153,6 +152,3 @@ def calibrate(backend: TensorExpressionBackend) -> dict[str, int]:
             settings = replace(settings, output=exponents[name])
         maps[name] = kernel(inputs, settings).output
     return exponents
-
-
-Call = Callable[[], object]
