@@ -10,6 +10,7 @@ import numpy as np
 from binpoint.backends.blocks import grid_shape
 from binpoint.backends.kernel import IntArray, TensorSpec
 from binpoint.backends.tensor_expression.block_plan import channel_vectors, vector_lanes
+from binpoint.backends.tensor_expression.block_ranges import ChannelRanges
 from binpoint.backends.tensor_expression.buffers import Workspace, argument
 from binpoint.backends.tensor_expression.compiler import Compiler
 from binpoint.backends.tensor_expression.layout import WIDEST_BITS, storage_dtype
@@ -49,12 +50,12 @@ class Alignment:
         """Channels of a vector of mantissas."""
         return self._lanes
 
-    def ranges(self, batch: int) -> tuple[IntArray, IntArray]:
-        """The least and the greatest aligned mantissa of each channel, and 0, in the last call's `batch` images."""
+    def ranges(self, batch: int) -> ChannelRanges:
+        """Those of the last call's `batch` images."""
         found, _ = self._ranges(batch, 1)
         by_vector = found.reshape(batch, self._vectors, self._rows, 2, self._lanes).max(axis=(0, 2))
         greatest, complement = by_vector.swapaxes(0, 1).reshape(2, -1)[:, : self._tensor.channels].astype(np.int64)
-        return ~complement, greatest
+        return ChannelRanges(~complement, greatest)
 
     def _ranges(self, batch: int, lanes: int) -> tuple[IntArray, Any]:
         shape = batch * self._vectors * self._rows, 2, self._lanes

@@ -118,9 +118,9 @@ class BlockLayerKernel:
         source = inputs[0]
         grid, whole = stored_grid(source.exponents, self.spec.inputs[0]), slice(0, source.batch)
         aligned = self._align(0, source.buffer, grid, whole, operands)
-        least, greatest = self._alignments[0].ranges(source.batch)
-        values = binding.values(replace(operands, seen=binding.look(least, greatest)), exponents)
-        return None if values is None else binding.about_centres(values, least, greatest), aligned
+        ranges = self._alignments[0].ranges(source.batch)
+        values = binding.values(replace(operands, seen=binding.look(ranges)), exponents)
+        return None if values is None else binding.about_centres(values, ranges), aligned
 
     def _align(self, index: int, source: FeatureMap, grid: IntArray, images: slice, operands: Operands) -> Any:
         """Some images of an input, aligned, as an argument."""

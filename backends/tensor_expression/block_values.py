@@ -15,7 +15,6 @@ from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from binpoint.backends.blocks import WHOLE_MAP, BlockExponents
 from binpoint.backends.kernel import (
@@ -33,6 +32,7 @@ from binpoint.backends.oracle.accumulate import accumulator_exponent
 from binpoint.backends.oracle.fixed_point import mantissa_range
 from binpoint.backends.tensor_expression.binding import Binding, Code, Setting, bias_argument
 from binpoint.backends.tensor_expression.block_plan import ValueFormat
+from binpoint.backends.tensor_expression.block_ranges import ChannelRanges, FilterSums, coarse_bound
 from binpoint.backends.tensor_expression.bounds import (
     choose_container,
     choose_reduction,
@@ -112,9 +112,6 @@ def plain_spec(spec: KernelSpec, *, aligned: bool) -> KernelSpec:
 SMALL_TOTAL = 1 << 28
 """Bounds on sums below this need not be better."""
 
-KEPT_BITS = 4
-"""Bits of a bound that are kept, so that calls with bounds nearby share what is prepared for them."""
-
 
 class ValuesBinding(Binding):
     """A kernel's spec and parameters, for its values alone; the spec is a `plain_spec`."""
@@ -154,63 +151,32 @@ class ValuesBinding(Binding):
         value_exponents = tuple(unit - drop for unit in spread_channels(units, spec))
         return Values(setting, value_exponents, ValueFormat(code.plan.container, dtype), bias, transform, faster)
 
-    def look(self, least: IntArray, greatest: IntArray) -> Seen:
-        """What follows where the aligned mantissas of input channel c are in least[c] .. greatest[c], 0 among them."""
-        magnitudes, widest = np.maximum(-least, greatest), int((greatest - least).max(initial=0))
-        exact = []
+    def look(self, ranges: ChannelRanges) -> Seen:
+        """What the aligned mantissas of a convolution prove."""
+        sums, exact = self._filter_sums, []
         for design in WINOGRAD:
             transform = design.weight_transform
-            if widest > 2 * transform.largest:
-                continue
-            if self._bounded(np.minimum(magnitudes, transform.largest), transform.exact_below) < transform.exact_below:
-                exact.append(design)
-        total = self._bounded(magnitudes, SMALL_TOTAL)
-        dropped = max(0, total.bit_length() - KEPT_BITS)
-        return Seen((total >> dropped) + 1 << dropped, tuple(exact))
+            if ranges.widest <= 2 * transform.largest:
+                magnitudes = np.minimum(ranges.magnitudes, transform.largest)
+                if sums.bound(magnitudes, transform.exact_below) < transform.exact_below:
+                    exact.append(design)
+        return Seen(coarse_bound(sums.bound(ranges.magnitudes, SMALL_TOTAL)), tuple(exact))
 
-    def about_centres(self, values: Values, least: IntArray, greatest: IntArray) -> Values:
-        """The values where mantissas of input channel c are in least[c] .. greatest[c], 0 among them.
-
-        Channels that the transform does not hold move just as far as it needs, and the bias makes up for it.
-        """
+    def about_centres(self, values: Values, ranges: ChannelRanges) -> Values:
+        """The values of a centred kernel for channels with these ranges: the bias makes up for their centres."""
         if values.transform is None or values.bias is None:
             return values
-        largest, setting = values.transform.largest, values.setting
-        centres = np.maximum(greatest - largest, 0) + np.minimum(least + largest, 0)
-        (moved,) = np.nonzero(centres)
-        if not moved.size:
+        centres = ranges.centres(values.transform.largest)
+        if not centres.any():
             return values
-        # These sums are far below 2^53, so that float64 holds them, and multiplies them fast.
-        missing = centres[moved].astype(np.float64) @ self._filter_totals[moved]
-        bias = bias_argument(setting.plan, setting.design, values.bias + missing.astype(np.int64))
-        operands = setting.operands[0], bias, self._centres(centres)
+        setting, bias = values.setting, values.bias + self._filter_sums.of_constants(centres)
+        operands = setting.operands[0], bias_argument(setting.plan, setting.design, bias), self._centres(centres)
         return replace(values, setting=replace(setting, operands=operands))
 
-    def _bounded(self, magnitudes: IntArray, enough: int) -> int:
-        """A bound on all sums, if input channel c has no magnitude above magnitudes[c]; one below `enough` will do."""
-        whole, largest = self._filter_bounds
-        bound = largest * int(magnitudes.max(initial=0))
-        if bound < enough:
-            return bound
-        # The margin covers what float32 rounds away.
-        margin = 1 + max(whole.shape[-1] * 2.0**-22, 2.0**-20)
-        totals = whole @ magnitudes.astype(np.float32).reshape(len(whole), -1, 1)
-        return int(float(totals.max(initial=0)) * margin) + 1
-
     @cached_property
-    def _filter_bounds(self) -> tuple[NDArray[np.float32], int]:
-        """(groups, K / groups, C / groups) sums of |w| over the taps of a filter, and the largest sum of a filter."""
+    def _filter_sums(self) -> FilterSums:
         assert self._weight is not None
-        sums = np.abs(self._weight.mantissas.astype(np.int32)).sum(axis=(2, 3))
-        groups = self.spec.inputs[0].channels // sums.shape[1]
-        return sums.reshape(groups, -1, sums.shape[1]).astype(np.float32), int(sums.sum(axis=1).max(initial=0))
-
-    @cached_property
-    def _filter_totals(self) -> NDArray[np.float64]:
-        """(C, K) sums of w over the taps of a filter."""
-        assert self._weight is not None
-        totals: NDArray[np.float64] = self._weight.mantissas.sum(axis=(2, 3), dtype=np.int64).T.astype(np.float64)
-        return np.ascontiguousarray(totals)
+        return FilterSums(self._weight.mantissas, self.spec.inputs[0].channels)
 
     def _centres(self, centres: IntArray) -> Any:
         """Words of the centres of two channels, for all channels of the layout."""
@@ -270,29 +236,34 @@ class ValuesBinding(Binding):
         return len(set(units)) == 1 and (dropped <= 0 or limit.multiplier % (1 << dropped) == 0)
 
     def _fastest(self, plan: KernelPlan, operands: Operands) -> tuple[Code, Transform | None, bool]:
-        """The code of a plan by the fastest design that is exact, its transform where it is centred, and whether a look
-        could justify faster code."""
+        """The code of a plan by the fastest design that is exact, and its transform where it is centred.
+
+        And whether a look at the inputs could justify faster code.
+        """
         if not operands.mixed or not isinstance(self.spec.operation, Convolution):
             return self._planned(plan), None, False
         possible: list[WinogradDesign] = []
         if plan.container is Container.INT32 and self._bias is not None:
             plan = replace(plan, centred=True)
             possible = centred_designs(plan, self.compiler.capability)
-        seen = operands.seen
-        exact = seen.exact if seen else [each for each in possible if self._holds(each, 1 << (operands.bits[0] - 1))]
+        seen, bits = operands.seen, operands.bits[0]
+        exact = seen.exact if seen else [each for each in possible if self._holds(each, 1 << (bits - 1))]
         design = next((each for each in possible if each in exact), None)
-        faster = plan.container is not Container.INT32 or design is not next(iter(possible), None)
+        # A block takes the coarsest exponent for a mantissa in the upper half: centres bring that only so far.
+        better = possible[: possible.index(design)] if design else possible
+        hopeful = any(1 << (bits - 2) <= 2 * each.weight_transform.largest for each in better)
+        faster = seen is None and (hopeful or plan.container is not Container.INT32)
         if design is None:
-            return self._planned(replace(plan, centred=False)), None, faster and seen is None
+            return self._planned(replace(plan, centred=False)), None, faster
         code = self._centred.setdefault((plan, design.name), Code(plan, design))
         if code.function is None:
             code.function = self.compiler.kernel(plan, design)
-        return code, design.weight_transform, faster and seen is None
+        return code, design.weight_transform, faster
 
     def _holds(self, design: WinogradDesign, magnitude: int) -> bool:
         """Whether a transform is exact with all mantissas that have no larger magnitude."""
         transform = design.weight_transform
-        return magnitude <= transform.largest and magnitude * self._filter_bounds[1] < transform.exact_below
+        return magnitude <= transform.largest and magnitude * self._filter_sums.largest < transform.exact_below
 
     def _plan(
         self, operands: Operands, bias: IntArray | None, settings: KernelExponents, shift: int
