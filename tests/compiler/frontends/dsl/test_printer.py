@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binpoint.compiler.frontends.dsl.formatting import format_value
 from binpoint.compiler.frontends.dsl.numeric_section import CLASS_UPDATES
 from binpoint.compiler.frontends.dsl.parser import parse_network, parse_network_text
-from binpoint.compiler.frontends.dsl.printer import NAME, print_network
+from binpoint.compiler.frontends.dsl.printer import NAME, network_settings, print_network
 from binpoint.compiler.frontends.dsl.reader import KEYWORDS, grammar
 from binpoint.compiler.layers import LAYER_KINDS, AttributeType, ShapeError
 from binpoint.compiler.network import Input, Layer, NetworkGraph, normalize_attributes
@@ -249,3 +249,41 @@ def test_the_printer_and_the_grammar_agree_on_names():
 )
 def test_values(value, text):
     assert format_value(value) == text
+
+
+def test_what_a_network_says_by_name():
+    text = """
+    network "a net" {
+      input image: 1x8x8 { scale = 1/255 }
+      conv = conv2d(image, channels=6, kernel=3)
+      act = relu(conv)
+      output act, conv
+    }
+    numeric {
+      rounding = floor
+      update.gradients = msb-max(window = 2)
+      exponents { conv = -4 }
+      layer conv { weights = 4 bits  rounding = half-up }
+    }
+    """
+    assert network_settings(parse_network_text(text, "n.bp", None)) == {
+        "network": "a net",
+        "input image": "1x8x8 { scale = 1/255 }",
+        "layer conv": "conv2d(image, channels=6, kernel=3)",
+        "layer act": "relu(conv)",
+        "output": "act, conv",
+        "numeric.rounding": "floor",
+        "numeric.update.gradients": "msb-max(window = 2)",
+        "numeric.exponents.conv": "-4",
+        "layer.conv.weights": "4 bits",
+        "layer.conv.rounding": "half-up",
+    }
+
+
+@given(networks())
+@settings(max_examples=20, deadline=None)
+def test_networks_that_differ_say_something_else(network):
+    other = parse_network_text(print_network(network), "n.bp", None)
+    assert network_settings(other) == network_settings(network)
+    numeric = replace(network.numeric, constant_bits=5 if network.numeric.constant_bits != 5 else 6)
+    assert network_settings(network.with_numeric(numeric)) != network_settings(network)
