@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from binpoint.backends.blocks import BlockExponents, block_size, spread
 from binpoint.backends.kernel import KernelSpec, TensorSpec
-from binpoint.backends.oracle.block_values import spare_bits
+from binpoint.backends.oracle.activation import spare_bits
 from binpoint.backends.oracle.exact import INT64_LIMIT, Integers, magnitude
 from binpoint.backends.oracle.fixed_point import saturate
 from binpoint.backends.oracle.positions import Values, aligned, quantize_each

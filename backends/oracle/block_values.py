@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from binpoint.backends.blocks import BlockExponents
 from binpoint.backends.kernel import (
     Accumulator,
-    Activation,
     Add,
     AveragePool,
     Clip,
@@ -22,22 +20,20 @@ from binpoint.backends.kernel import (
     Convolution,
     KernelParameters,
     KernelSpec,
-    LeakyRelu,
     MaxPool,
-    Relu,
     Resize,
     Sigmoid,
     Softmax,
     Widen,
 )
+from binpoint.backends.oracle.activation import activate
 from binpoint.backends.oracle.convolutions import convolution
-from binpoint.backends.oracle.exact import Integers, holder, magnitude, multiply, shift_left
-from binpoint.backends.oracle.fixed_point import quantize
+from binpoint.backends.oracle.exact import Integers, holder, magnitude
 from binpoint.backends.oracle.pools import reciprocals
 from binpoint.backends.oracle.positions import Exponents, RunningSum, Values, aligned, each_value, fit, selected
 from binpoint.backends.tables import FRACTION_BITS, sigmoid_table
 from binpoint.backends.windows import nearest, windows
-from binpoint.support.numeric import BlockPolicy, FixedConstant, Rounding, Selection
+from binpoint.support.numeric import BlockPolicy, Selection
 
 
 def calculate(
@@ -57,13 +53,8 @@ def calculate(
     found = _accumulate(spec, parameters, mantissas, elements, exponents, by)
     if parameters.bias is not None:
         found = _add_bias(found, parameters.bias, exponents.bias, spec.accumulator)
-    values, positions = _activate(spec.activation, found, spec.accumulator)
+    values, positions = activate(spec.activation, found.values, found.exponents, spec.accumulator)
     return Values(values, positions, found.overflowed)
-
-
-def spare_bits(spec: KernelSpec) -> int:
-    """Bits that an activation adds below those of the accumulator."""
-    return max(spec.activation.slope.fraction_bits, 0) if isinstance(spec.activation, LeakyRelu) else 0
 
 
 def _accumulate(
@@ -264,29 +255,3 @@ def _add_bias(found: Values, bias: Integers, exponents: Sequence[int], accumulat
     bound = magnitude(found.values) + magnitude(moved)
     total, outside = fit(np.asarray(holder(found.values, bound) + holder(moved, bound)), accumulator)
     return Values(total, found.exponents, found.overflowed | outside)
-
-
-def _activate(activation: Activation | None, found: Values, accumulator: Accumulator) -> tuple[Integers, Exponents]:
-    match activation:
-        case None:
-            return found.values, found.exponents
-        case Relu():
-            return np.maximum(found.values, 0), found.exponents
-        case Clip(limit):
-            limits = _limits(limit, found.exponents, accumulator)
-            return np.clip(found.values, 0, limits), found.exponents
-        case LeakyRelu(slope):
-            fraction_bits = max(slope.fraction_bits, 0)
-            multiplier = slope.multiplier << (fraction_bits - slope.fraction_bits)
-            scaled = multiply(found.values, np.asarray(multiplier, dtype=object))
-            passed = shift_left(found.values, fraction_bits)
-            return np.where(found.values >= 0, passed, scaled), found.exponents - fraction_bits
-
-
-def _limits(limit: FixedConstant, exponents: Exponents, accumulator: Accumulator) -> NDArray[np.int64]:
-    """A clip's limit at each exponent, half-even; the accumulator's maximum where it lies beyond it."""
-    limits = np.empty(exponents.shape, np.int64)
-    for exponent, where in each_value(exponents):
-        shift = exponent + limit.fraction_bits
-        limits[where] = quantize(np.asarray(limit.multiplier), shift, accumulator.bits, Rounding.HALF_EVEN)[0]
-    return limits

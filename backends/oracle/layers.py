@@ -1,7 +1,7 @@
 """One kernel, step by step: accumulate, bias, activation, statistics, quantise.
 
-This file and the ones it names (`accumulate`, `fixed_point`, `statistics`) are the specification in code. They
-favour being read over being fast.
+This file and the ones it names (`accumulate`, `activation`, `fixed_point`, `statistics`) are the specification in
+code. They favour being read over being fast.
 """
 
 from __future__ import annotations
@@ -14,24 +14,20 @@ from numpy.typing import NDArray
 from binpoint.backends.generator import draw_key, draws
 from binpoint.backends.gradients import LeakyReluGradient
 from binpoint.backends.kernel import (
-    Accumulator,
-    Activation,
     BoolArray,
-    Clip,
     Draw,
     Events,
     KernelExponents,
     KernelParameters,
     KernelSpec,
-    LeakyRelu,
     MaxPool,
-    Relu,
     Reshape,
     Resize,
     TileResult,
 )
 from binpoint.backends.oracle.accumulate import accumulator_exponent, exact_sum
-from binpoint.backends.oracle.exact import Integers, add, multiply, shift_left
+from binpoint.backends.oracle.activation import activate, leak
+from binpoint.backends.oracle.exact import Integers, add
 from binpoint.backends.oracle.fixed_point import deterministic, quantize
 from binpoint.backends.oracle.gradients import move_gradient
 from binpoint.backends.oracle.part import Part as Part
@@ -39,7 +35,7 @@ from binpoint.backends.oracle.pools import max_pool
 from binpoint.backends.oracle.positions import fit
 from binpoint.backends.oracle.statistics import record
 from binpoint.backends.windows import nearest
-from binpoint.support.numeric import FixedConstant, Rounding
+from binpoint.support.numeric import Rounding
 
 
 def run_layer(
@@ -62,9 +58,9 @@ def run_layer(
     exponent = accumulator_exponent(spec, exponents)
     if isinstance(spec.operation, LeakyReluGradient):
         passes = inputs[0][:, part.channels[0] : part.channels[1]] >= 0
-        values, exponent = _leak(spec.operation.slope, accumulated, exponent, passes)
+        values, exponent = leak(spec.operation.slope, accumulated, exponent, passes)
     else:
-        values, exponent = _activate(spec.activation, accumulated, exponent, spec.accumulator)
+        values, exponent = activate(spec.activation, accumulated, exponent, spec.accumulator)
     sampled = None if sample is None or not spec.statistics else record(values[sample], exponent)
     random = None
     if spec.rounding is Rounding.STOCHASTIC:
@@ -96,36 +92,6 @@ def _accumulate(
     aligned, _ = quantize(bias, shift, spec.accumulator.bits, deterministic(spec.rounding))
     total, overflowed_again = fit(add(total, aligned.reshape(1, -1, 1, 1)), spec.accumulator)
     return total, overflowed | overflowed_again
-
-
-def _activate(
-    activation: Activation | None, values: Integers, exponent: int, accumulator: Accumulator
-) -> tuple[Integers, int]:
-    """The value after the activation and its exponent."""
-    match activation:
-        case None:
-            return values, exponent
-        case Relu():
-            return np.maximum(values, 0), exponent
-        case Clip(limit):
-            return np.clip(values, 0, clip_limit(limit, exponent, accumulator)), exponent
-        case LeakyRelu(slope):
-            return _leak(slope, values, exponent, values >= 0)
-
-
-def _leak(slope: FixedConstant, values: Integers, exponent: int, passes: BoolArray) -> tuple[Integers, int]:
-    """Values where they pass, else slope * values, and the exponent of both."""
-    # A slope of 256 or more has no fraction; its multiplier is then brought to 0 fraction bits.
-    fraction_bits = max(slope.fraction_bits, 0)
-    multiplier = slope.multiplier << (fraction_bits - slope.fraction_bits)
-    scaled = multiply(values, np.asarray(multiplier, dtype=object))
-    return np.where(passes, shift_left(values, fraction_bits), scaled), exponent - fraction_bits
-
-
-def clip_limit(limit: FixedConstant, exponent: int, accumulator: Accumulator) -> int:
-    """The clip's limit in units of 2^exponent, half-even; the accumulator's maximum where it lies beyond it."""
-    shift = exponent + limit.fraction_bits
-    return int(quantize(np.asarray(limit.multiplier), shift, accumulator.bits, Rounding.HALF_EVEN)[0])
 
 
 def _random(shape: tuple[int, ...], spec: KernelSpec, part: Part, draw: Draw | None) -> NDArray[np.uint64]:

@@ -37,11 +37,12 @@ from binpoint.backends.kernel import (
     Softmax,
     Widen,
 )
+from binpoint.backends.oracle.activation import clip_limit, fraction_bits, spare_bits
 from binpoint.backends.oracle.blocks import analyze
-from binpoint.backends.oracle.fixed_point import mantissa_range, quantize
+from binpoint.backends.oracle.fixed_point import mantissa_range
 from binpoint.backends.oracle.pools import reciprocals
 from binpoint.backends.tables import FRACTION_BITS, sigmoid_table
-from binpoint.support.numeric import BlockPolicy, Neighbour, Rounding, Selection
+from binpoint.support.numeric import BlockPolicy, Neighbour, Selection
 
 Pixel = tuple[int, int]
 Random = NDArray[np.uint64] | None
@@ -142,7 +143,7 @@ class CalculationUnit:
             results.append(self._activate(unit.ram))
             overflowed.append(unit.overflowed)
         position = select(results, selection)
-        bits = spec.accumulator.bits + self._spare_bits
+        bits = spec.accumulator.bits + spare_bits(spec)
         least, greatest = mantissa_range(bits)
         for index, result in enumerate(results):
             value = barrel_shift(result, position)
@@ -153,11 +154,6 @@ class CalculationUnit:
     @property
     def _selection(self) -> Selection:
         return (self.memory.spec.blocks or BlockPolicy()).selection
-
-    @property
-    def _spare_bits(self) -> int:
-        activation = self.memory.spec.activation
-        return max(activation.slope.fraction_bits, 0) if isinstance(activation, LeakyRelu) else 0
 
     def _of(self, channel: int, parameter: str) -> int:
         exponents: tuple[int, ...] = getattr(self.memory.exponents, parameter)
@@ -272,14 +268,12 @@ class CalculationUnit:
             case Relu():
                 return Number(max(value, 0), exponent)
             case Clip(limit):
-                shift, bits = exponent + limit.fraction_bits, self.memory.spec.accumulator.bits
-                most = int(quantize(np.asarray(limit.multiplier), shift, bits, Rounding.HALF_EVEN)[0])
+                most = clip_limit(limit, exponent, self.memory.spec.accumulator)
                 return Number(min(max(value, 0), most), exponent)
             case LeakyRelu(slope):
-                fraction_bits = self._spare_bits
-                multiplier = slope.multiplier << (fraction_bits - slope.fraction_bits)
-                passed = value << fraction_bits if value >= 0 else value * multiplier
-                return Number(passed, exponent - fraction_bits)
+                bits = fraction_bits(slope)
+                multiplier = slope.multiplier << (bits - slope.fraction_bits)
+                return Number(value << bits if value >= 0 else value * multiplier, exponent - bits)
 
 
 @dataclass(frozen=True)

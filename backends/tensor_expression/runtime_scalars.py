@@ -20,9 +20,9 @@ from binpoint.backends.kernel import (
     LeakyRelu,
 )
 from binpoint.backends.oracle.accumulate import accumulator_exponent
+from binpoint.backends.oracle.activation import clip_limit
 from binpoint.backends.oracle.fixed_point import mantissa_range
 from binpoint.backends.oracle.gradients import stored_limit
-from binpoint.backends.oracle.layers import clip_limit
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan
 from binpoint.backends.tensor_expression.shifts import (
     FAR_SHIFT,
