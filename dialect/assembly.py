@@ -1,23 +1,26 @@
 """One custom assembly format for every operation of both dialects.
 
-    %result = dialect.name "heading" (%a, %b) property = value, flag : result-type
+    %result = dialect.name "heading" (%a, %b) property = value, flag { ... } : result-type
 
 The types of operands are not repeated: they are those of the operands' definitions, which come first. A property
 that has its default value is left out. Properties are `ValueAttr`s, or `UnitAttr`s that print as a bare word; names
-(`NameAttr`) are the headings, which print first and without the property's name.
+(`NameAttr`) that every operation of a kind has are the headings, which print first and without the property's name.
+The heading `symbol` prints as @symbol: it names what holds a whole network.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC
+from collections.abc import Iterable
 from typing import Self, cast
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation
+from xdsl.irdl import IRDLOperation, OptPropertyDef
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.lexer import Span
 
 from binpoint.dialect.attributes import NameAttr, ValueAttr
@@ -25,16 +28,22 @@ from binpoint.support.diagnostics import Location, did_you_mean
 
 Properties = dict[str, Attribute]
 
+SYMBOL = "symbol"
+"""The heading that prints as @symbol."""
+
 
 class ReadableOp(IRDLOperation, ABC):
-    """An operation without regions in the common format."""
+    """An operation in the common format."""
 
     def print(self, printer: Printer) -> None:
         """Write everything after the operation's name."""
-        print_headings(self, printer)
+        _print_headings(self, printer)
         if type(self).get_irdl_definition().operands:
-            print_operands(self, printer)
-        print_properties(self, printer)
+            _print_operands(self, printer)
+        _print_properties(self, printer)
+        for region in self.regions:
+            printer.print_string(" ")
+            printer.print_region(region, print_empty_block=False)
         if self.results:
             printer.print_string(" : ")
             printer.print_list(self.result_types, printer.print_attribute)
@@ -43,17 +52,30 @@ class ReadableOp(IRDLOperation, ABC):
     def parse(cls, parser: Parser) -> Self:
         """Read everything after the operation's name. Raises ParseError."""
         location = location_here(parser)
-        properties = parse_headings(cls, parser)
+        properties = _parse_headings(cls, parser)
         definition = cls.get_irdl_definition()
-        operands = parse_operands(parser) if definition.operands else []
-        named, attributes = parse_properties(cls, parser)
+        operands = _parse_operands(parser) if definition.operands else []
+        named, attributes = _parse_properties(cls, parser)
+        regions = [parser.parse_region() for _ in definition.regions]
         return cls.create(
             operands=operands,
-            result_types=parse_result_types(parser) if definition.results else [],
+            regions=regions,
+            result_types=_parse_result_types(parser) if definition.results else [],
             properties=properties | named,
             attributes=attributes,
             location=location,
         )
+
+
+def verify_names(ops: Iterable[Operation]) -> None:
+    """Operations that have a label have one of their own. Raises VerifyException."""
+    names: set[str] = set()
+    for op in ops:
+        label = op.properties.get("label")
+        if isinstance(label, NameAttr):
+            if label.data in names:
+                raise VerifyException(f'the name "{label.data}" is taken')
+            names.add(label.data)
 
 
 def location_here(parser: Parser) -> FileLineColLoc:
@@ -86,31 +108,39 @@ def value_name(name: str) -> str:
     return name if re.match(r"[A-Za-z_$.-]", name) else f"_{name}"
 
 
-def print_headings(op: ReadableOp, printer: Printer) -> None:
+def _print_headings(op: ReadableOp, printer: Printer) -> None:
     """Write the names that come first."""
     for name in _headings(type(op)):
         printer.print_string(" ")
-        _value(op.properties[name]).print_value(printer)
+        heading = op.properties[name]
+        assert isinstance(heading, NameAttr)
+        if name == SYMBOL:
+            printer.print_symbol_name(heading.data)
+        else:
+            heading.print_value(printer)
 
 
-def parse_headings(cls: type[ReadableOp], parser: Parser) -> Properties:
+def _parse_headings(cls: type[ReadableOp], parser: Parser) -> Properties:
     """Read the names that come first."""
-    return {name: _parse_value(cls, name, parser) for name in _headings(cls)}
+    return {
+        name: NameAttr(parser.parse_symbol_name().data if name == SYMBOL else NameAttr.parse_value(parser))
+        for name in _headings(cls)
+    }
 
 
-def print_operands(op: Operation, printer: Printer) -> None:
+def _print_operands(op: Operation, printer: Printer) -> None:
     """Write the operands in parentheses."""
     printer.print_string(" ")
     with printer.in_parens():
         printer.print_list(op.operands, printer.print_ssa_value)
 
 
-def parse_operands(parser: Parser) -> list[SSAValue]:
+def _parse_operands(parser: Parser) -> list[SSAValue]:
     """Read operands in parentheses."""
-    return parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: parse_operand(parser))
+    return parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_operand(parser))
 
 
-def parse_operand(parser: Parser) -> SSAValue:
+def _parse_operand(parser: Parser) -> SSAValue:
     """Read one operand, which must have been defined before; its type is that of its definition."""
     operand = parser.parse_unresolved_operand()
     values = parser.ssa_values.get(operand.operand_name, ())
@@ -121,12 +151,12 @@ def parse_operand(parser: Parser) -> SSAValue:
     return values[operand.index]
 
 
-def print_properties(op: ReadableOp, printer: Printer) -> None:
+def _print_properties(op: ReadableOp, printer: Printer) -> None:
     """Write the named properties that differ from their defaults, then other attributes."""
-    separator = " "
+    headings, separator = _headings(type(op)), " "
     for name, definition in type(op).get_irdl_definition().properties.items():
         value = op.properties.get(name)
-        if value is None or value == definition.default_value or isinstance(value, NameAttr):
+        if value is None or value == definition.default_value or name in headings:
             continue
         printer.print_string(f"{separator}{name}")
         if not isinstance(value, UnitAttr):
@@ -136,10 +166,10 @@ def print_properties(op: ReadableOp, printer: Printer) -> None:
     printer.print_op_attributes(op.attributes, print_keyword=True)
 
 
-def parse_properties(cls: type[ReadableOp], parser: Parser) -> tuple[Properties, Properties]:
+def _parse_properties(cls: type[ReadableOp], parser: Parser) -> tuple[Properties, Properties]:
     """Read the named properties and the other attributes."""
-    headings = _headings(cls)
-    names = [name for name in cls.get_irdl_definition().properties if name not in headings]
+    definition, headings = cls.get_irdl_definition(), _headings(cls)
+    names = [name for name in definition.properties if name not in headings]
     properties: Properties = {}
     while (name := parser.parse_optional_keyword_in(names)) is not None:
         if name in properties:
@@ -148,12 +178,12 @@ def parse_properties(cls: type[ReadableOp], parser: Parser) -> tuple[Properties,
         if parser.parse_optional_punctuation(",") is None:
             break
     attributes = parser.parse_optional_attr_dict_with_keyword()
-    if cls.get_irdl_definition().results:
+    if definition.results or definition.regions:
         _refuse_unknown(parser, names)
     return properties, {} if attributes is None else dict(attributes.data)
 
 
-def parse_result_types(parser: Parser) -> list[Attribute]:
+def _parse_result_types(parser: Parser) -> list[Attribute]:
     """Read `: type`, or `: type, type` of an operation with several results."""
     parser.parse_punctuation(":", " before the type of the result")
     return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
@@ -165,6 +195,8 @@ def _refuse_unknown(parser: Parser, names: list[str]) -> None:
     word = parser.parse_optional_identifier()
     if word is None:
         return
+    if word in names:
+        parser.raise_error(f'expected a "," before the property "{word}"', position)
     hint = did_you_mean(word, names)
     expected = f"one of {', '.join(names)}" if names else "this operation has none"
     parser.raise_error(f'unknown property "{word}": {hint or expected}', position)
@@ -174,14 +206,17 @@ def _parse_value(cls: type[ReadableOp], name: str, parser: Parser) -> Attribute:
     attribute = _attribute_class(cls, name)
     if attribute is UnitAttr:
         return UnitAttr()
-    if attribute is not NameAttr:
-        parser.parse_punctuation("=", f' after the property "{name}"')
+    parser.parse_punctuation("=", f' after the property "{name}"')
     value_class = cast(type[ValueAttr[object]], attribute)
     return value_class.new(value_class.parse_value(parser))
 
 
 def _headings(cls: type[ReadableOp]) -> list[str]:
-    return [name for name in cls.get_irdl_definition().properties if _attribute_class(cls, name) is NameAttr]
+    return [
+        name
+        for name, definition in cls.get_irdl_definition().properties.items()
+        if _attribute_class(cls, name) is NameAttr and not isinstance(definition, OptPropertyDef)
+    ]
 
 
 def _attribute_class(cls: type[ReadableOp], name: str) -> type[Attribute]:

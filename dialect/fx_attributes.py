@@ -10,18 +10,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from binpoint.dialect.attributes import ConstantAttr, ValueAttr, WordAttr, parse_power, parse_word
-from binpoint.support.numeric import FixedConstant
+from binpoint.support.numeric import ACQUISITIONS, FixedConstant, OnOverflow
 from binpoint.support.phases import Phase
-
-ACQUISITIONS = ("msb", "lsb")
-"""What a statistics circuit can acquire."""
-
-
-class OnOverflow(StrEnum):
-    """What an accumulator does past its width."""
-
-    SATURATE = "saturate"
-    WRAP = "wrap"
 
 
 class Overflow(StrEnum):

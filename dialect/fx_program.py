@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Self
 
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -17,20 +15,10 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from binpoint.dialect.assembly import (
-    ReadableOp,
-    location_here,
-    parse_headings,
-    parse_properties,
-    parse_result_types,
-    print_headings,
-    print_properties,
-)
+from binpoint.dialect.assembly import ReadableOp, verify_names
 from binpoint.dialect.attributes import NameAttr, NamesAttr
 from binpoint.dialect.block_attributes import BlocksAttr
 from binpoint.dialect.fx_accumulate import AccumulateOp
@@ -41,7 +29,7 @@ from binpoint.dialect.policies import PolicyAttr
 
 
 @irdl_op_definition
-class ProgramOp(IRDLOperation):
+class ProgramOp(ReadableOp):
     """A network in fixed point: inputs, parameters and kernels in data-flow order.
 
     fx.program @lenet target = "dlu2048" { ... }
@@ -53,41 +41,9 @@ class ProgramOp(IRDLOperation):
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove())
 
-    def print(self, printer: Printer) -> None:
-        """Write everything after the operation's name."""
-        printer.print_string(" ")
-        printer.print_symbol_name(self.symbol.data)
-        if self.target is not None:
-            printer.print_string(" target = ")
-            self.target.print_value(printer)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_empty_block=False)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        """Read everything after the operation's name. Raises ParseError."""
-        location = location_here(parser)
-        properties: dict[str, Attribute] = {"symbol": NameAttr(parser.parse_symbol_name().data)}
-        if parser.parse_optional_keyword("target") is not None:
-            parser.parse_punctuation("=")
-            properties["target"] = NameAttr(NameAttr.parse_value(parser))
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        return cls.create(
-            properties=properties,
-            attributes={} if attributes is None else attributes.data,
-            regions=[parser.parse_region()],
-            location=location,
-        )
-
     def verify_(self) -> None:
         """Inputs, parameters and kernels have names of their own."""
-        names: set[str] = set()
-        for op in self.body.block.ops:
-            if isinstance(op, InputOp | ParameterOp | KernelOp):
-                if op.label.data in names:
-                    raise VerifyException(f'the name "{op.label.data}" is taken')
-                names.add(op.label.data)
+        verify_names(self.body.block.ops)
 
 
 @irdl_op_definition
@@ -141,30 +97,6 @@ class KernelOp(ReadableOp):
     layers = prop_def(NamesAttr)
     body = region_def("single_block")
     result = result_def(FixedTensorType)
-
-    def print(self, printer: Printer) -> None:
-        """Write everything after the operation's name."""
-        print_headings(self, printer)
-        print_properties(self, printer)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_empty_block=False)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        """Read everything after the operation's name. Raises ParseError."""
-        location = location_here(parser)
-        properties = parse_headings(cls, parser)
-        named, attributes = parse_properties(cls, parser)
-        region = parser.parse_region()
-        return cls.create(
-            result_types=parse_result_types(parser),
-            properties=properties | named,
-            attributes=attributes,
-            regions=[region],
-            location=location,
-        )
 
     def steps(self) -> list[Operation]:
         """The operations of the body without the yield."""

@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -36,7 +35,7 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from binpoint.dialect.assembly import ReadableOp, location_here
+from binpoint.dialect.assembly import ReadableOp, location_here, verify_names
 from binpoint.dialect.attributes import BitsAttr, CountAttr, NameAttr
 from binpoint.dialect.fx_attributes import PhaseAttr, TermsAttr
 from binpoint.dialect.fx_host import SoftmaxCrossEntropyOp
@@ -52,7 +51,7 @@ SUM_BITS = 64
 
 
 @irdl_op_definition
-class TrainingOp(IRDLOperation):
+class TrainingOp(ReadableOp):
     """What one mini-batch of training computes: declarations, then the operations of each phase in order.
 
     `numeric` is the network's numeric policy, from which passes take the formats of gradients and masters; `batch` the
@@ -66,44 +65,6 @@ class TrainingOp(IRDLOperation):
     target = opt_prop_def(NameAttr)
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
-
-    def print(self, printer: Printer) -> None:
-        """Write everything after the operation's name."""
-        printer.print_string(" ")
-        printer.print_symbol_name(self.symbol.data)
-        printer.print_string(" numeric = ")
-        self.numeric.print_value(printer)
-        printer.print_string(f", batch = {self.batch.data}")
-        if self.target is not None:
-            printer.print_string(", target = ")
-            self.target.print_value(printer)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_empty_block=False)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        """Read everything after the operation's name. Raises ParseError."""
-        location = location_here(parser)
-        properties: dict[str, Attribute] = {"symbol": NameAttr(parser.parse_symbol_name().data)}
-        parser.parse_keyword("numeric")
-        parser.parse_punctuation("=")
-        properties["numeric"] = NumericAttr.new(NumericAttr.parse_value(parser))
-        parser.parse_punctuation(",")
-        parser.parse_keyword("batch")
-        parser.parse_punctuation("=")
-        properties["batch"] = CountAttr(CountAttr.parse_value(parser))
-        if parser.parse_optional_punctuation(",") is not None:
-            parser.parse_keyword("target")
-            parser.parse_punctuation("=")
-            properties["target"] = NameAttr(NameAttr.parse_value(parser))
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        return cls.create(
-            properties=properties,
-            attributes={} if attributes is None else attributes.data,
-            regions=[parser.parse_region()],
-            location=location,
-        )
 
     def phase(self, phase: Phase) -> list[Operation]:
         """The operations of one phase, in order."""
@@ -137,12 +98,8 @@ class TrainingOp(IRDLOperation):
 
     def _verify_names(self) -> None:
         """What has a name of its own: inputs, parameters, kernels, sums and the loss."""
-        names: set[str] = set()
-        for op in self.body.block.ops:
-            if isinstance(op, InputOp | ParameterOp | KernelOp | ChannelSumsOp | SoftmaxCrossEntropyOp):
-                if op.label.data in names:
-                    raise VerifyException(f'the name "{op.label.data}" is taken')
-                names.add(op.label.data)
+        named = InputOp | ParameterOp | KernelOp | ChannelSumsOp | SoftmaxCrossEntropyOp
+        verify_names(op for op in self.body.block.ops if isinstance(op, named))
 
 
 @irdl_op_definition

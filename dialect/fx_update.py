@@ -20,7 +20,6 @@ learning rate is a fixed-point number that comes at run time.
 from __future__ import annotations
 
 from abc import ABC
-from typing import Self
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
@@ -33,21 +32,10 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from binpoint.dialect.assembly import (
-    ReadableOp,
-    location_here,
-    parse_headings,
-    parse_operands,
-    parse_properties,
-    print_headings,
-    print_operands,
-    print_properties,
-)
+from binpoint.dialect.assembly import ReadableOp
 from binpoint.dialect.attributes import ConstantAttr, NameAttr
 from binpoint.dialect.fx_accumulate import WidenOp
 from binpoint.dialect.fx_types import AccumulatorType, FixedTensorType, check_sizes, parameter_sizes, sizes_of, width
@@ -109,29 +97,6 @@ class UpdateOp(ReadableOp):
     label = prop_def(NameAttr)
     places = var_operand_def(FixedTensorType)
     body = region_def("single_block")
-
-    def print(self, printer: Printer) -> None:
-        """Write everything after the operation's name."""
-        print_headings(self, printer)
-        print_operands(self, printer)
-        print_properties(self, printer)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_empty_block=False)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        """Read everything after the operation's name. Raises ParseError."""
-        location = location_here(parser)
-        properties = parse_headings(cls, parser)
-        operands = parse_operands(parser)
-        named, attributes = parse_properties(cls, parser)
-        return cls.create(
-            operands=operands,
-            properties=properties | named,
-            attributes=attributes,
-            regions=[parser.parse_region()],
-            location=location,
-        )
 
     def steps(self) -> list[Operation]:
         """The operations of the body without statistics and the store."""

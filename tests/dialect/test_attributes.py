@@ -24,7 +24,6 @@ from binpoint.dialect.attributes import (
 )
 from binpoint.dialect.fx_attributes import (
     AcquiresAttr,
-    OnOverflow,
     OnOverflowAttr,
     Overflow,
     OverflowAttr,
@@ -32,7 +31,7 @@ from binpoint.dialect.fx_attributes import (
 )
 from binpoint.dialect.policies import GranularityAttr, RoundingAttr
 from binpoint.dialect.text import make_context
-from binpoint.support.numeric import FixedConstant, Granularity, Rounding
+from binpoint.support.numeric import FixedConstant, Granularity, OnOverflow, Rounding
 
 
 def read(attribute, text):

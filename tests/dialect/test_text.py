@@ -1,5 +1,6 @@
 """IR as text: what is printed reads back exactly, and no text ends in anything but a module or a user error."""
 
+import re
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -130,6 +131,11 @@ def test_the_training_of_any_network_reads_back(network):
         ("fx.program @x {\n}", "expected a single block", 1),
         ('"fx.program"() <{symbol = #nn.name<"x">}> ({\n^bb0:\n}) : () -> ()', "a block is empty", None),
         ('fx.program @x {\n  "fx.output"() : () -> ()\n}', "at least one output", None),
+        (re.sub(r" numeric = <.*> {", " {", NN), "nn.network: property 'numeric' expected", 2),
+        ('fx.program @x targt = "a" {}', 'unknown property "targt": did you mean "target"?', 1),
+        ('fx.program @x target "a" {}', """Expected '=' after the property "target\"""", 1),
+        ('fx.program @x target = "a" target = "b" {}', 'expected a "," before the property "target"', 1),
+        ('fx.program @x target = "a", target = "b" {}', 'the property "target" is given twice', 1),
     ],
 )
 def test_wrong_texts(text, message, line):
