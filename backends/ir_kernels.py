@@ -48,12 +48,12 @@ from binpoint.backends.kernel import Operation as KernelOperation
 from binpoint.backends.program import KernelCall, ProgramInput
 from binpoint.dialect import fx_accumulate, fx_gradients, fx_values
 from binpoint.dialect.assembly import location_of
-from binpoint.dialect.fx_attributes import OnOverflow, Overflow
+from binpoint.dialect.fx_attributes import Overflow
 from binpoint.dialect.fx_program import InputOp, KernelOp, ParameterOp
 from binpoint.dialect.fx_types import FixedTensorType, is_feature_map, map_shape, parameter_sizes, width
 from binpoint.dialect.groups import Convolved, Windowed
 from binpoint.support.diagnostics import UserError, user_error
-from binpoint.support.numeric import BITS_RANGE, Granularity, Rounding, TensorClass
+from binpoint.support.numeric import BITS_RANGE, Granularity, OnOverflow, Rounding, TensorClass
 
 
 class KernelReader:

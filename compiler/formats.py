@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Operation
 
 from binpoint.dialect.assembly import location_of
-from binpoint.dialect.fx_attributes import OnOverflow, OnOverflowAttr
+from binpoint.dialect.fx_attributes import OnOverflowAttr
 from binpoint.dialect.policies import PolicyAttr
 from binpoint.support.diagnostics import user_error
 from binpoint.support.numeric import (
@@ -14,6 +14,7 @@ from binpoint.support.numeric import (
     BlockWords,
     Granularity,
     NumericPolicy,
+    OnOverflow,
     TensorClass,
     TensorPolicy,
     UpdatePolicy,

@@ -23,6 +23,17 @@ class TensorClass(StrEnum):
     ACCUMULATORS = "accumulators"
 
 
+class OnOverflow(StrEnum):
+    """What an accumulator does past its width."""
+
+    SATURATE = "saturate"
+    WRAP = "wrap"
+
+
+ACQUISITIONS = ("msb", "lsb")
+"""What a statistics circuit can acquire: the highest, the lowest bit that differs from the sign."""
+
+
 class Rounding(StrEnum):
     """How a right shift rounds (SEMANTICS section 3)."""
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from binpoint.support.numeric import ACQUISITIONS
 from binpoint.support.target_blocks import TargetBlocks
 from binpoint.support.target_faults import Fault as Fault
 from binpoint.support.target_faults import InvalidTargetError as InvalidTargetError
@@ -31,9 +32,6 @@ MAXIMUM_TILE = 2**20
 REGISTER_BITS = (2, 32)
 ACCUMULATOR_BITS = (32, 64)
 """The widths that kernels exist for, both ends included."""
-
-ACQUISITIONS = ("msb", "lsb")
-"""What a statistics circuit can acquire: the highest, the lowest bit that differs from the sign."""
 
 
 class Strategy(StrEnum):

@@ -14,7 +14,7 @@ from typing import Any
 
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, did_you_mean, user_error
 from binpoint.support.files import read_text
-from binpoint.support.numeric import BlockWords
+from binpoint.support.numeric import BlockWords, OnOverflow
 from binpoint.support.target import (
     MAXIMUM_PES,
     Allocation,
@@ -26,7 +26,7 @@ from binpoint.support.target import (
     unused_parameters,
 )
 from binpoint.support.target_blocks import PREFIX, TargetBlocks
-from binpoint.support.target_keys import BY_FIELD, BY_PATH, KEYS, TABLES, Overflow, Sharing
+from binpoint.support.target_keys import BY_FIELD, BY_PATH, KEYS, TABLES, Sharing
 from binpoint.support.toml_text import TomlText
 
 WHAT = "target file"
@@ -208,14 +208,14 @@ class _Reader:
 
     def _build(self, allocation: Allocation) -> Target | None:
         given = dict(self.values)
-        overflow = given.pop("accumulator_overflow", Overflow.SATURATE)
+        overflow = given.pop("accumulator_overflow", OnOverflow.SATURATE)
         pes = given.setdefault("pes", 1)
         given.setdefault("name", "unnamed")
         given.setdefault("grid", square_grid(pes) if 1 <= pes <= MAXIMUM_PES else (1, 1))
         given.setdefault("statistics_pes", ())
         blocks = self._blocks(given)
         try:
-            return Target(**given, blocks=blocks, accumulator_wraps=overflow is Overflow.WRAP, allocation=allocation)
+            return Target(**given, blocks=blocks, accumulator_wraps=overflow is OnOverflow.WRAP, allocation=allocation)
         except InvalidTargetError as error:
             for fault in error.faults:
                 self._fault(fault)
@@ -272,6 +272,12 @@ def print_target(target: Target) -> str:
     return "\n".join(lines) + "\n"
 
 
+def target_settings(target: Target) -> dict[str, str]:
+    """What the TOML of a target says, by dotted key: {"array.pes": "2048", "statistics.every": "16", ...}."""
+    values = _written_values(target)
+    return {".".join(key.path): _spelt(values[key.field]) for key in KEYS if key.field in values}
+
+
 def _written_values(target: Target) -> dict[str, Any]:
     """What each field of the file says; parameters that the strategy does not have are left out."""
     allocation = target.allocation
@@ -279,7 +285,7 @@ def _written_values(target: Target) -> dict[str, Any]:
     if target.statistics_spacing is not None:
         values["every"] = target.statistics_spacing
         del values["statistics_pes"]
-    values["accumulator_overflow"] = Overflow.WRAP if target.accumulator_wraps else Overflow.SATURATE
+    values["accumulator_overflow"] = OnOverflow.WRAP if target.accumulator_wraps else OnOverflow.SATURATE
     for field in ("strategy", "x", "y", "shift", "rotation"):
         if field not in unused_parameters(allocation.strategy):
             values[field] = getattr(allocation, field)
@@ -299,11 +305,16 @@ def _written_blocks(blocks: TargetBlocks | None) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
+    """A value as TOML; a long list goes over several lines."""
+    text = _spelt(value)
+    if not isinstance(value, tuple) or len(text) < 102:
+        return text
+    return "[\n" + textwrap.fill(text[1:-1], 110, initial_indent="  ", subsequent_indent="  ") + ",\n]"
+
+
+def _spelt(value: Any) -> str:
     if isinstance(value, tuple):
-        inside = ", ".join(_toml(item) for item in value)
-        if len(inside) < 100:
-            return f"[{inside}]"
-        return "[\n" + textwrap.fill(inside, 110, initial_indent="  ", subsequent_indent="  ") + ",\n]"
+        return f"[{', '.join(map(_spelt, value))}]"
     if isinstance(value, str):
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Fraction):

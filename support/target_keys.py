@@ -9,15 +9,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from binpoint.support.numeric import BlockMethod, Measure, Neighbour, Selection
+from binpoint.support.numeric import BlockMethod, Measure, Neighbour, OnOverflow, Selection
 from binpoint.support.target import Allocator, RotationCount, Strategy
-
-
-class Overflow(StrEnum):
-    """What a full accumulator does."""
-
-    SATURATE = "saturate"
-    WRAP = "wrap"
 
 
 class Sharing(StrEnum):
@@ -127,7 +120,7 @@ KEYS = (
     Key(("statistics", "acquires"), "acquires", NAMES),
     Key(("arithmetic", "register_bits"), "register_bits", INTEGER),
     Key(("arithmetic", "accumulator_bits"), "accumulator_bits", INTEGER),
-    Key(("arithmetic", "accumulator_overflow"), "accumulator_overflow", _choice(Overflow)),
+    Key(("arithmetic", "accumulator_overflow"), "accumulator_overflow", _choice(OnOverflow)),
     Key(("blocks", "size"), "blocks_size", PAIR),
     Key(("blocks", "sharing"), "blocks_sharing", _choice(Sharing)),
     Key(("blocks", "filter"), "blocks_filter", PAIR),

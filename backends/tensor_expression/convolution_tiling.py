@@ -58,7 +58,30 @@ class RegisterTile:
 
 
 @dataclass(frozen=True)
-class ConvolutionTiling:
+class PackedConvolution:
+    """A convolution whose input is packed: which of its rows and pixels, and from one result to the next."""
+
+    convolution: Convolution
+
+    @property
+    def skip(self) -> tuple[int, int]:
+        """Packing takes every so many rows and columns: a kernel of one tap never reads those between."""
+        vertical, horizontal = self.convolution.stride
+        return vertical if self.convolution.kernel[0] == 1 else 1, horizontal if self.convolution.kernel[1] == 1 else 1
+
+    @property
+    def packed_stride(self) -> tuple[int, int]:
+        """Packed rows and pixels from one result to the next."""
+        return self.convolution.stride[0] // self.skip[0], self.convolution.stride[1] // self.skip[1]
+
+    def packed_size(self, axis: int, results: int) -> int:
+        """Packed rows (axis 0) or pixels of a row (axis 1) that so many results in a line read."""
+        span = (self.convolution.kernel[axis] - 1) * self.convolution.dilation[axis] + 1
+        return (results - 1) * self.packed_stride[axis] + span
+
+
+@dataclass(frozen=True)
+class ConvolutionTiling(PackedConvolution):
     """Sizes of one convolution kernel.
 
     Rows are packed as int32 words, two int16 each. With an even channel block word i holds elements 2i and 2i + 1;
@@ -67,7 +90,6 @@ class ConvolutionTiling:
     `split` says that an accumulator is two int32: the sum's low 32 bits, and the sum of the products' upper halves.
     """
 
-    convolution: Convolution
     input: TensorSpec
     output: TensorSpec
     split: bool
@@ -162,8 +184,7 @@ class ConvolutionTiling:
     @property
     def stored_vectors(self) -> int:
         """Vectors of 8 output channels in the output's layout."""
-        layout = feature_map_layout(self.output)
-        return layout.blocks(self.output.channels) * layout.block // LANES
+        return stored_vectors(self.output)
 
     @property
     def padded_vectors(self) -> int:
@@ -171,27 +192,14 @@ class ConvolutionTiling:
         return round_up(self.stored_vectors, self.tile.vectors)
 
     @property
-    def skip(self) -> tuple[int, int]:
-        """Packing takes every so many rows and columns: a kernel of one tap never reads those between."""
-        vertical, horizontal = self.convolution.stride
-        return vertical if self.convolution.kernel[0] == 1 else 1, horizontal if self.convolution.kernel[1] == 1 else 1
-
-    @property
-    def packed_stride(self) -> tuple[int, int]:
-        """Packed rows and pixels from one result to the next."""
-        return self.convolution.stride[0] // self.skip[0], self.convolution.stride[1] // self.skip[1]
-
-    @property
     def packed_rows(self) -> int:
         """Input rows with padding, as far as the tiles read them."""
-        span = (self.convolution.kernel[0] - 1) * self.convolution.dilation[0] + 1
-        return (self.padded_height - 1) * self.packed_stride[0] + span
+        return self.packed_size(0, self.padded_height)
 
     @property
     def row_words(self) -> int:
         """Words of a packed row, as far as the tiles read it."""
-        span = (self.convolution.kernel[1] - 1) * self.convolution.dilation[1] + 1
-        return ((self.padded_width - 1) * self.packed_stride[1] + span) * self.pixel_words
+        return self.packed_size(1, self.padded_width) * self.pixel_words
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -219,6 +227,12 @@ class ConvolutionTiling:
         """Images of a batch that one call should compute, so that their packed rows stay in the cache."""
         blocks = self.convolution.groups * self.channel_blocks
         return max(1, ROWS_BYTES // (WORD_BYTES * blocks * self.packed_rows * self.row_words))
+
+
+def stored_vectors(tensor: TensorSpec) -> int:
+    """Vectors of 8 channels in a feature map's layout."""
+    layout = feature_map_layout(tensor)
+    return layout.blocks(tensor.channels) * layout.block // LANES
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import product
 
 from binpoint.backends.kernel import Convolution, TensorSpec
-from binpoint.backends.tensor_expression.convolution_tiling import LANES, round_up
+from binpoint.backends.tensor_expression.convolution_tiling import LANES, PackedConvolution, round_up, stored_vectors
 from binpoint.backends.tensor_expression.layout import feature_map_layout
 from binpoint.backends.tensor_expression.parameter_layout import ParameterLayout
 
@@ -57,10 +57,9 @@ class GradientTile:
 
 
 @dataclass(frozen=True)
-class WeightGradientTiling:
+class WeightGradientTiling(PackedConvolution):
     """Sizes of one kernel. `split` says that an accumulator is two int32, as in `convolution_tiling`."""
 
-    convolution: Convolution
     images: TensorSpec
     gradient: TensorSpec
     split: bool
@@ -79,8 +78,7 @@ class WeightGradientTiling:
     @property
     def stored_vectors(self) -> int:
         """Vectors of 8 output channels in the layout of dy."""
-        layout = feature_map_layout(self.gradient)
-        return layout.blocks(self.gradient.channels) * layout.block // LANES
+        return stored_vectors(self.gradient)
 
     @property
     def vector_tiles(self) -> int:
@@ -97,17 +95,6 @@ class WeightGradientTiling:
         """Of the sums."""
         parameter = self.gradient.channels, self.group_channels, *self.convolution.kernel
         return ParameterLayout(parameter, self.tile.vectors * LANES, self.channel_tiles * self.tile.channels)
-
-    @property
-    def skip(self) -> tuple[int, int]:
-        """Packing takes every so many rows and columns of x: a kernel of one tap never reads those between."""
-        vertical, horizontal = self.convolution.stride
-        return vertical if self.convolution.kernel[0] == 1 else 1, horizontal if self.convolution.kernel[1] == 1 else 1
-
-    @property
-    def packed_stride(self) -> tuple[int, int]:
-        """Packed rows and pixels from one result of the convolution to the next."""
-        return self.convolution.stride[0] // self.skip[0], self.convolution.stride[1] // self.skip[1]
 
     @property
     def longest_chunk(self) -> int:
@@ -129,14 +116,12 @@ class WeightGradientTiling:
     @property
     def packed_rows(self) -> int:
         """Rows of x with padding, as far as they are read."""
-        span = (self.convolution.kernel[0] - 1) * self.convolution.dilation[0] + 1
-        return (self.padded_height - 1) * self.packed_stride[0] + span
+        return self.packed_size(0, self.padded_height)
 
     @property
     def packed_columns(self) -> int:
         """Columns of x with padding, as far as they are read."""
-        span = (self.convolution.kernel[1] - 1) * self.convolution.dilation[1] + 1
-        return (self.gradient.width - 1) * self.packed_stride[1] + span
+        return self.packed_size(1, self.gradient.width)
 
     def chunk_pairs(self, batch: int) -> int:
         """Pairs of images of a chunk, for a batch: more than one where a whole map is a small chunk."""

@@ -15,8 +15,9 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.exceptions import VerifyException
 
-from binpoint.dialect.fx_attributes import ACQUISITIONS, AcquiresAttr
+from binpoint.dialect.fx_attributes import AcquiresAttr
 from binpoint.dialect.fx_values import QuantizeOp, StatsOp
+from binpoint.support.numeric import ACQUISITIONS
 
 
 @dataclass

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from binpoint.support.diagnostics import Diagnostic, UserError
 from binpoint.support.target import Allocation, Allocator, RotationCount, Strategy, Target
-from binpoint.support.target_file import load_target, parse_target, print_target, shipped_targets, square_grid
+from binpoint.support.target_file import (
+    load_target,
+    parse_target,
+    print_target,
+    shipped_targets,
+    square_grid,
+    target_settings,
+)
 
 GOOD = """\
 name = "tiny"
@@ -96,6 +103,19 @@ def targets(draw: st.DrawFn) -> Target:
 @given(targets())
 def test_what_is_printed_is_read_back(target: Target) -> None:
     assert parse_target(print_target(target), "t.toml") == target
+
+
+@given(targets())
+def test_settings_are_what_is_printed_key_by_key(target: Target) -> None:
+    text = "".join(f"{key} = {value}\n" for key, value in target_settings(target).items())
+    assert parse_target(text, "t.toml") == target
+
+
+def test_settings_have_dotted_keys_and_one_line_each() -> None:
+    said = target_settings(Target("many", 400, (20, 20), tuple(range(1, 400, 2))))
+    assert (said["name"], said["array.grid"], said["allocation.strategy"]) == ('"many"', "[20, 20]", '"rotated"')
+    assert said["statistics.pes"].startswith("[1, 3, 5, ")
+    assert not any("\n" in value for value in said.values())
 
 
 def test_a_long_list_of_statistics_pes_is_wrapped() -> None:
