@@ -10,7 +10,7 @@ from binpoint.backends.oracle.fixed_point import mantissa_range
 from binpoint.backends.tensor_expression.block_kernels import BlockLayerKernel
 from binpoint.backends.tensor_expression.block_moves import BlockMoveKernel
 from binpoint.backends.tensor_expression.buffers import FeatureMap, Workspace, empty_feature_map
-from binpoint.backends.tensor_expression.cache import KernelCache, default_directory
+from binpoint.backends.tensor_expression.cache import KernelCache, default_directory, size_limit
 from binpoint.backends.tensor_expression.capability import Capability, host_capability
 from binpoint.backends.tensor_expression.channel_sums import ChannelSums
 from binpoint.backends.tensor_expression.checks import check_spec
@@ -38,7 +38,7 @@ class TensorExpressionBackend:
         cache: the directory of compiled kernels; None for the user's (or BINPOINT_CACHE).
 
     Raises:
-        UserError: BINPOINT_CPU names a level that this machine has not.
+        UserError: BINPOINT_CPU names a level that this machine has not, or BINPOINT_CACHE_MIB is no size.
     """
 
     name = "te"
@@ -49,7 +49,8 @@ class TensorExpressionBackend:
         reserve_threads(threads)
         load_runtime()
         use_threads(threads)
-        self.compiler = Compiler(capability or host_capability(), KernelCache(cache or default_directory()))
+        kernels = KernelCache(cache or default_directory(), size_limit())
+        self.compiler = Compiler(capability or host_capability(), kernels)
         self._workspace = Workspace()
 
     def upload(self, mantissas: IntArray, spec: TensorSpec) -> FeatureMap:

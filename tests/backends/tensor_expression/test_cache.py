@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import subprocess
 import sys
@@ -10,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from binpoint.backends.tensor_expression.cache import DIRECTORY, KernelCache, default_directory, generator_fingerprint
+from binpoint.backends.tensor_expression.backend import TensorExpressionBackend
+from binpoint.backends.tensor_expression.cache import (
+    DEFAULT_LIMIT,
+    DIRECTORY,
+    LIMIT,
+    KernelCache,
+    default_directory,
+    generator_fingerprint,
+    prune,
+    size_limit,
+)
+from binpoint.support.diagnostics import UserError
 
 
 def entries(directory: Path) -> list[Path]:
@@ -92,6 +104,95 @@ def test_no_cache() -> None:
     cache = KernelCache(None)
     cache.put("conv", b"code")
     assert cache.get("conv") is None
+
+
+def fill(directory: Path, *descriptions: str) -> dict[str, Path]:
+    """An entry of 132 bytes for each description, each used an hour after the one before it, all of them long ago."""
+    cache, files = KernelCache(directory), {}
+    for number, description in enumerate(descriptions):
+        before = set(directory.iterdir())
+        cache.put(description, b"c" * 100)
+        (files[description],) = set(directory.iterdir()) - before
+        os.utime(files[description], (3600 * number, 3600 * number))
+    return files
+
+
+def left(directory: Path, files: dict[str, Path]) -> set[str]:
+    return {description for description, path in files.items() if path in directory.iterdir()}
+
+
+def test_what_was_not_used_for_the_longest_time_goes_first(tmp_path: Path) -> None:
+    files = fill(tmp_path, "oldest", "old", "new", "newest")
+    prune(tmp_path, 4 * 132)
+    assert left(tmp_path, files) == {"oldest", "old", "new", "newest"}
+    assert KernelCache(tmp_path).get("oldest") is not None  # now the last one that was used
+    prune(tmp_path, 3 * 132)
+    assert left(tmp_path, files) == {"oldest", "new", "newest"}
+    prune(tmp_path, 3 * 132 - 1)
+    assert left(tmp_path, files) == {"oldest", "newest"}
+    prune(tmp_path, 0)
+    assert left(tmp_path, files) == set()
+
+
+def test_the_first_entry_that_is_written_prunes(tmp_path: Path) -> None:
+    files = fill(tmp_path, "old", "new")
+    cache = KernelCache(tmp_path, 2 * 132)
+    assert cache.get("new") is not None
+    assert left(tmp_path, files) == {"old", "new"}
+    cache.put("another", b"c" * 100)
+    assert left(tmp_path, files) == {"new"}
+    cache.put("a third", b"c" * 100)
+    assert len(entries(tmp_path)) == 3
+
+
+def test_pruning_leaves_the_files_of_others(tmp_path: Path) -> None:
+    fill(tmp_path, "conv")
+    others = {tmp_path / name for name in ("notes.txt", "mine.kernel", "0" * 63 + ".kernel", "0" * 64)}
+    for path in others:
+        path.write_bytes(b"precious")
+    prune(tmp_path, 0)
+    assert set(tmp_path.iterdir()) == others
+
+
+def test_pruning_outlives_what_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = fill(tmp_path, "gone before it is measured", "gone before it is removed", "there")
+    prune(tmp_path / "nowhere", 0)
+    first, second, there = files.values()
+    (tmp_path / ("0" * 64 + ".kernel")).mkdir()  # cannot be removed like a file
+    stat, unlink = Path.stat, Path.unlink
+
+    def stat_late(path: Path, **options: bool) -> os.stat_result:
+        if path == first:
+            unlink(path, missing_ok=True)
+        return stat(path, **options)
+
+    def unlink_late(path: Path) -> None:
+        if path == second:
+            unlink(path)
+        unlink(path)
+
+    monkeypatch.setattr(Path, "stat", stat_late)
+    monkeypatch.setattr(Path, "unlink", unlink_late)
+    prune(tmp_path, 0)
+    monkeypatch.undo()
+    assert not any(path.exists() for path in (first, second, there))
+
+
+def test_how_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LIMIT, raising=False)
+    assert size_limit() == DEFAULT_LIMIT == 256 * 2**20
+    monkeypatch.setenv(LIMIT, "")
+    assert size_limit() == DEFAULT_LIMIT
+    monkeypatch.setenv(LIMIT, "3")
+    assert size_limit() == 3 * 2**20
+
+
+@pytest.mark.parametrize("size", ["-1", "1.5", "1 GiB", "²", "9" * 5000])
+def test_what_is_no_size(monkeypatch: pytest.MonkeyPatch, size: str) -> None:
+    monkeypatch.setenv(LIMIT, size)
+    with pytest.raises(UserError) as caught:
+        TensorExpressionBackend()
+    assert [fault.code for fault in caught.value.diagnostics] == ["wrong-cache-size"]
 
 
 RUN = """
