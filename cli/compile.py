@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from binpoint.cli.schedule_options import count
+from binpoint.cli.schedule_options import count, number
 from binpoint.cli.set_option import add_set_argument
 from binpoint.cli.sgd_options import add_sgd_arguments
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights", type=Path, metavar="FILE", help="a safetensors file (default: the one that the network names)"
     )
     parser.add_argument(
-        "--seed", type=_natural, default=0, metavar="S", help="draws the weights where there is no file (default 0)"
+        "--seed", type=number, default=0, metavar="S", help="draws the weights where there is no file (default 0)"
     )
     parser.add_argument("--batch", type=count, metavar="N", help="images of a mini-batch (default 64)")
     add_set_argument(parser)
@@ -63,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compile, write, print what came out."""
     from binpoint.cli.compile_report import facts, print_report
-    from binpoint.cli.output import print_json
     from binpoint.compiler.dump import DumpDirectory
     from binpoint.compiler.pipeline import CompileOptions, compile_network
     from binpoint.compiler.settings import apply_settings, parse_settings
@@ -103,19 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
         dump.write_times(clock.timings)
     folded = any(layer.kind == "batch_norm" for layer in network.layers.values())
     report = facts(compilation, clock.timings, arguments.output, origin.seed, folded)
-    if arguments.json:
-        print_json(report)
-    else:
-        print_report(report)
-    for warning in report["warnings"]:
-        print(f"warning: {warning}", file=sys.stderr)
+    _print(report, arguments.json, print_report)
     return 0
 
 
 def _run_training(arguments: argparse.Namespace, network: NetworkGraph, target: Target, clock: _Clock) -> int:
     """Compile a mini-batch of training, write, print what came out."""
     from binpoint.cli.compile_training import compile_for_training, print_training_report, training_facts
-    from binpoint.cli.output import print_json
     from binpoint.compiler.dump import DumpDirectory
 
     dump = None if arguments.dump_dir is None else DumpDirectory(arguments.dump_dir)
@@ -125,21 +118,20 @@ def _run_training(arguments: argparse.Namespace, network: NetworkGraph, target: 
     if dump is not None:
         dump.write_times(clock.timings)
     report = training_facts(compilation, clock.timings, arguments.output)
-    if arguments.json:
-        print_json(report)
-    else:
-        print_training_report(report)
-    for warning in report["warnings"]:
-        print(f"warning: {warning}", file=sys.stderr)
+    _print(report, arguments.json, print_training_report)
     return 0
 
 
-def _natural(text: str) -> int:
-    """An option's value as a whole number, at least 0."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
-    return value
+def _print(report: dict[str, Any], json: bool, print_report: Callable[[dict[str, Any]], None]) -> None:
+    """What came out, as JSON or for people, and what to mind."""
+    from binpoint.cli.output import print_json
+
+    if json:
+        print_json(report)
+    else:
+        print_report(report)
+    for warning in report["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 class _Clock:

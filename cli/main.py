@@ -128,9 +128,9 @@ def _discard_output() -> None:
 
 
 def _parser(verb: str | None) -> argparse.ArgumentParser:
-    import argparse
+    from binpoint.cli.parser import Parser
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="binpoint",
         description="Compile a neural network onto a described PE array, in fixed point whose binary point moves.",
     )

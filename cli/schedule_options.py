@@ -48,22 +48,19 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
 def count(text: str) -> int:
     """An option's value as a whole number, at least 1."""
-    value = _whole(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return value
+    return _whole(text, least=1)
 
 
 def number(text: str) -> int:
     """An option's value as a whole number, at least 0."""
-    value = _whole(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
-    return value
+    return _whole(text, least=0)
 
 
-def _whole(text: str) -> int:
+def _whole(text: str, least: int) -> int:
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number") from None
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"a whole number, at least {least}")
+    return value

@@ -27,16 +27,17 @@ def scale(text: str) -> int:
     """An option's value as a power of two that the range of exponents can make up for."""
     value = number(text)
     if value > LARGEST_SCALE:
-        raise argparse.ArgumentTypeError(f"{text} is not {LARGEST_SCALE} or less")
+        raise argparse.ArgumentTypeError(f"a whole number, at most {LARGEST_SCALE}")
     return value
 
 
 def below_one(text: str) -> Fraction:
     """An option's value as an exact number, at least 0 and below 1: 0.9 or 9/10."""
+    expected = "a number such as 0.9, at least 0 and below 1"
     try:
         value = parse_number(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no number such as 0.9") from None
+        raise argparse.ArgumentTypeError(expected) from None
     if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 0 and below 1")
+        raise argparse.ArgumentTypeError(expected)
     return value

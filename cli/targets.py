@@ -44,8 +44,8 @@ def _shape(text: str) -> tuple[int, int, int]:
     """An option's value as CxHxW."""
     try:
         channels, height, width = (count(part) for part in text.split("x"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is not of the form 16x448x448") from None
+    except (ValueError, argparse.ArgumentTypeError):
+        raise argparse.ArgumentTypeError("channels, height and width, such as 16x448x448") from None
     return channels, height, width
 
 

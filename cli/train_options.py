@@ -136,29 +136,26 @@ def check_options(arguments: argparse.Namespace) -> None:
     collector.raise_any()
 
 
-def _fraction(text: str) -> Fraction:
-    """A number as it is written: 0.05, 5e-2, 1/20 or 5%."""
-    percent = text.endswith("%")
+def _fraction(text: str) -> Fraction | None:
+    """A number as it is written: 0.05, 5e-2, 1/20 or 5%; None for what is none."""
     try:
         value = parse_number(text.removesuffix("%"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no number") from None
-    return value / 100 if percent else value
+        return None
+    return value / 100 if text.endswith("%") else value
 
 
 def _positive(text: str) -> Fraction:
     """A number above 0."""
     value = _fraction(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    if value >= RATE_LIMIT:
-        raise argparse.ArgumentTypeError(f"{text} is not below 2^128, which float32 ends at")
+    if value is None or not 0 < value < RATE_LIMIT:
+        raise argparse.ArgumentTypeError("a number such as 0.05, above 0 and below 2^128, which float32 ends at")
     return value
 
 
 def _share(text: str) -> Fraction:
     """A share of a whole: above 0, at most 1."""
     value = _fraction(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1")
+    if value is None or not 0 < value <= 1:
+        raise argparse.ArgumentTypeError("a share such as 0.988 or 98.8%, above 0 and at most 1")
     return value

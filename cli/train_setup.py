@@ -66,29 +66,41 @@ def set_up(arguments: argparse.Namespace) -> Setup:
 
 
 def identity(arguments: argparse.Namespace, setup: Setup) -> dict[str, str]:
-    """What must be the same where a training goes on, as text by field."""
+    """What must be the same where a training goes on, by the names and in the words of a user."""
+    from binpoint.compiler.frontends.dsl.printer import network_settings
     from binpoint.runtime.training.identity import data_fields, parameter_fields, program_fields, target_fields
     from binpoint.support.version import VERSION
 
-    options = setup.options
-    fields: dict[str, Any] = {
-        "binpoint": VERSION,
-        "arithmetic": "float32" if arguments.float else "fixed point",
-        "batch": options.batch,
-        "learning rate": options.rate,
-        "learning-rate schedule": options.schedule,
-        "seed": options.seed,
-        "target accuracy": options.target_accuracy,
-        "parameter statistics": arguments.parameter_statistics,
-    }
-    if options.schedule.needs_end:
-        fields |= {"epochs": options.epochs, "steps": options.steps}
-    fields |= data_fields(setup.training, "training data")
-    fields |= {} if setup.testing is None else data_fields(setup.testing, "test data")
-    fields |= parameter_fields(setup.parameters)
-    fields |= {} if arguments.float else target_fields(setup.target)
+    fields = {"binpoint": VERSION, **_options(arguments, setup.options)}
+    fields |= data_fields(setup.training, "--data")
+    fields |= {} if setup.testing is None else data_fields(setup.testing, "--test")
+    fields |= parameter_fields(setup.parameters, arguments.weights or setup.network.weights)
+    fields |= network_settings(setup.network)
+    fields |= target_fields(setup.target)
     fields |= program_fields(setup.program)
-    return {name: str(value) for name, value in fields.items()}
+    return fields
+
+
+def _options(arguments: argparse.Namespace, options: TrainingOptions) -> dict[str, str]:
+    """The options that decide what a training computes, as they are written."""
+    from binpoint.support.number_text import format_number
+
+    accuracy, ends = options.target_accuracy, options.schedule.needs_end
+    values = {
+        "--float": "given" if arguments.float else None,
+        "--batch": options.batch,
+        "--seed": options.seed,
+        "--lr": format_number(options.rate),
+        "--lr-schedule": options.schedule,
+        "--momentum": format_number(arguments.momentum),
+        "--weight-decay": format_number(arguments.weight_decay),
+        "--loss-scale": arguments.loss_scale,
+        "--target-accuracy": None if accuracy is None else format_number(accuracy),
+        "--parameter-statistics": arguments.parameter_statistics,
+        "--epochs": options.epochs if ends else None,
+        "--steps": options.steps if ends else None,
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def counted_tensors(arguments: argparse.Namespace, setup: Setup) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Checkpoints: everything that a killed training goes on from, in one safetensors file that is written whole or not.
 
 Arrays are tensors of the file; all else is one JSON document in its header, beside a hash of both. The identity says of
-which training the checkpoint is: fields by name, compared one by one before anything is taken over.
+which training the checkpoint is: settings by name, compared one by one before anything is taken over.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from binpoint.runtime.training.engine import Snapshot
+from binpoint.runtime.training.identity import Identity, differences
 from binpoint.support.diagnostics import Diagnostic, Location, UserError, user_error
 from binpoint.support.files import make_directory, write_atomically
 
-FORMAT, FORMAT_VERSION = "binpoint-checkpoint", 1
+FORMAT, FORMAT_VERSION = "binpoint-checkpoint", 2
 FILE_NAME = "checkpoint.safetensors"
 HEADER, HASH = "binpoint", "sha256"
 """Keys of the file's metadata: the document, and the hash of document and arrays."""
 
 SHOWN_DIFFERENCES = 20
-SHOWN_CHARACTERS = 60
-"""How much of differing fields an error shows."""
-
-Identity = Mapping[str, str]
+"""How many differing fields an error shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,7 @@ class CheckpointFolder:
         """The last checkpoint, None where there is none yet.
 
         Raises:
-            UserError: the file is no whole checkpoint, or one of another training: with the fields that differ.
+            UserError: the file is no whole checkpoint, or one of another training: with the settings that differ.
         """
         if not self._path.exists():
             return None
@@ -111,24 +109,19 @@ class CheckpointFolder:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _damaged(self._path, "the checkpoint does not hold what it should", repr(error)) from None
 
-    def _check_identity(self, found: Identity) -> None:
-        names = list(dict.fromkeys([*self._identity, *found]))
-        rows = [
-            (name, _shown(found.get(name)), _shown(self._identity.get(name)))
-            for name in names
-            if found.get(name) != self._identity.get(name)
-        ]
+    def _check_identity(self, kept: Identity) -> None:
+        rows = differences(self._identity, kept)
         if not rows:
             return
-        count = "1 field differs" if len(rows) == 1 else f"{len(rows)} fields differ"
+        count = "1 setting differs" if len(rows) == 1 else f"{len(rows)} settings differ"
         more = [("...", "", "")] if len(rows) > SHOWN_DIFFERENCES else []
         raise UserError(
             Diagnostic(
                 "other-training",
                 f"the checkpoint is of another training: {count}",
                 Location(str(self._path)),
-                hint="train into another folder, or with the same network, target and options",
-                rows=(("field", "checkpoint", "now"), *rows[:SHOWN_DIFFERENCES], *more),
+                hint="go on with what the checkpoint expects, or train into another folder",
+                rows=(("setting", "found", "expected"), *rows[:SHOWN_DIFFERENCES], *more),
             )
         )
 
@@ -160,12 +153,6 @@ def _digest(arrays: Mapping[str, NDArray[Any]], document: str) -> str:
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}\n".encode())
         digest.update(np.ascontiguousarray(arrays[name]).data)
     return digest.hexdigest()
-
-
-def _shown(value: str | None) -> str:
-    if value is None:
-        return "-"
-    return value if len(value) <= SHOWN_CHARACTERS else value[: SHOWN_CHARACTERS - 3] + "..."
 
 
 def _damaged(path: Path, message: str, found: str | None) -> UserError:

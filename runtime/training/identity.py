@@ -1,39 +1,44 @@
-"""What makes one training another: network, target, options and data, as fields with values in text."""
+"""What makes one training another: options, data, network and target, by the names and in the words of a user."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from binpoint.backends.training_program import KernelStep, SumsStep, TrainingProgram, UpdateStep
+from binpoint.backends.training_program import TrainingProgram
 from binpoint.runtime.data import ArraySource, Samples
 from binpoint.support.target import Target
+from binpoint.support.target_file import target_settings
+
+Identity = Mapping[str, str]
+"""What must be the same where a training goes on: `--seed` is "0", `numeric.rounding` is "floor"."""
+
+COMPILED = "compiled program"
+"""The one field that follows from the others, with the same compiler."""
+
+SHOWN_CHARACTERS = 60
+"""How much of a value an error shows."""
 
 
 def program_fields(program: TrainingProgram) -> dict[str, str]:
-    """The network: its name, every step and every format."""
-    steps = {f"step.{name}": str(step) for name, step in _named_steps(program).items()}
-    parameters = {f"parameter.{each.name}": str(each) for each in program.parameters}
-    formats = {f"format.{name}": str(each) for name, each in sorted(program.formats.items())}
-    inputs = {f"input.{declared.name}": str(declared) for declared in program.inputs}
-    return {"network": program.name, "logits": program.logits, **inputs, **parameters, **steps, **formats}
+    """A hash of everything that one mini-batch does: of every step and every format."""
+    formats = sorted(program.formats.items())
+    parts = (program.name, program.logits, program.inputs, program.parameters, program.steps, formats)
+    return {COMPILED: _shown_hash(hashlib.sha256(str(parts).encode()))}
 
 
 def target_fields(target: Target) -> dict[str, str]:
-    """The array, key by key; who allocates does not matter, results are the same."""
-    fields = {name: value for name, value in vars(target).items() if name in target.__dataclass_fields__}
-    fields |= {f"allocation.{name}": value for name, value in vars(fields.pop("allocation")).items()}
-    fields["statistics_pes"] = hashlib.sha256(str(target.statistics_pes).encode()).hexdigest()[:16]
-    for name in ("allocator", "description"):
-        del fields[name]
-    return {f"target.{name}": str(value) for name, value in fields.items()}
+    """The array, key by key as `--set` names them; who allocates does not matter, results are the same."""
+    irrelevant = ("allocation.allocator", "description")
+    return {f"target.{key}": value for key, value in target_settings(target).items() if key not in irrelevant}
 
 
-def data_fields(samples: Samples, what: str) -> dict[str, str]:
-    """How many samples there are, and a hash of their labels and, where they are in memory, of all numbers."""
+def data_fields(samples: Samples, option: str) -> dict[str, str]:
+    """How many samples an option gives, and a hash of their labels and, where they are in memory, of all numbers."""
     digest = hashlib.sha256()
     if samples.labels is not None:
         digest.update(samples.labels.tobytes())
@@ -43,29 +48,43 @@ def data_fields(samples: Samples, what: str) -> dict[str, str]:
             digest.update(source.array.tobytes())
     for name in samples.names or ():
         digest.update(name.encode())
-    return {f"{what}.samples": str(len(samples)), f"{what}.sha256": digest.hexdigest()[:16]}
+    return {f"samples of {option}": str(len(samples)), f"content of {option}": _shown_hash(digest)}
 
 
-def parameter_fields(parameters: Mapping[str, NDArray[np.float32]]) -> dict[str, str]:
-    """A hash of the first value of every parameter."""
-    return {
-        f"first.{name}": hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()[:16]
-        for name, values in sorted(parameters.items())
-    }
+def parameter_fields(parameters: Mapping[str, NDArray[np.float32]], file: Path | None) -> dict[str, str]:
+    """Where the first parameters come from; None for a draw, which the seed and the network decide."""
+    if file is None:
+        return {"first parameters": "drawn"}
+    digest = hashlib.sha256()
+    for _, values in sorted(parameters.items()):
+        digest.update(np.ascontiguousarray(values).data)
+    return {"first parameters": f"of a weights file, {_shown_hash(digest)}"}
 
 
-def _named_steps(program: TrainingProgram) -> Mapping[str, object]:
-    """The steps in order, under names of their own."""
-    steps: dict[str, object] = {}
-    for index, step in enumerate(program.steps):
-        match step:
-            case KernelStep():
-                name = step.call.spec.name
-            case SumsStep():
-                name = step.name
-            case UpdateStep():
-                name = f"{step.parameter}.update"
-            case _:
-                name = f"{index}.{type(step).__name__}"
-        steps[name] = step
-    return steps
+def differences(found: Identity, expected: Identity) -> list[tuple[str, str, str]]:
+    """(field, found, expected) of each field that differs; what follows from others only where it is alone."""
+    names = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
+    told = [name for name in names if name != COMPILED] or names
+    return [(name, *_excerpts(_words(found, name), _words(expected, name))) for name in told]
+
+
+def _words(fields: Identity, name: str) -> str:
+    return fields.get(name, "not given")
+
+
+def _shown_hash(digest: hashlib._Hash) -> str:
+    return f"sha256 {digest.hexdigest()[:16]}"
+
+
+def _excerpts(one: str, other: str) -> tuple[str, str]:
+    """Two texts that differ, long ones cut to where they do."""
+    if max(len(one), len(other)) <= SHOWN_CHARACTERS:
+        return one, other
+    alike = next((index for index, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), 0)
+    start = max(0, alike - SHOWN_CHARACTERS // 2)
+    return _excerpt(one, start), _excerpt(other, start)
+
+
+def _excerpt(text: str, start: int) -> str:
+    head, tail = "..." if start else "", "..." if len(text) > start + SHOWN_CHARACTERS else ""
+    return f"{head}{text[start : start + SHOWN_CHARACTERS]}{tail}"

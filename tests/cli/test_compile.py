@@ -242,10 +242,10 @@ def test_faults_write_nothing_over(capsys, network, tmp_path, monkeypatch, words
 
 
 @pytest.mark.parametrize("words", [("--batch", "0"), ("--seed", "-1"), ("--seed", "x")])
-def test_numbers_out_of_range(network, words):
-    with pytest.raises(SystemExit) as caught:
-        main(["compile", str(network), "-t", "tiny16", "-o", "out.bpz", *words])
-    assert caught.value.code == 2
+def test_numbers_out_of_range(capsys, network, words):
+    status, captured = compile_(capsys, network, "-t", "tiny16", "-o", "out.bpz", *words)
+    assert status == 2
+    assert f"error[wrong-value]: wrong value of {words[0]}" in captured.err
 
 
 def test_the_weights_that_a_network_names_are_never_written_over(capsys, tmp_path):

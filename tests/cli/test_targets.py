@@ -92,9 +92,9 @@ def test_hardware_of_both_embodiments_side_by_side(capsys) -> None:
 def test_hardware_of_targets_without_blocks_is_refused(capsys) -> None:
     assert main(["targets", "hardware", "dlu2048"]) == 2
     assert "error[no-blocks]" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as caught:
-        main(["targets", "hardware", "block16", "--map", "3x4"])
-    assert caught.value.code == 2
+    for shape in ("3x4", "3x4x0", "axbxc"):
+        assert main(["targets", "hardware", "block16", "--map", shape]) == 2
+        assert "expected: channels, height and width, such as 16x448x448" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("bits", ["1", "33"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -163,6 +164,14 @@ def test_killed_at_any_moment_and_resumed_the_end_is_the_same(
     assert log(folder / "resumed.log") == log(folder / "whole.log")
 
 
+def told(error: str) -> list[tuple[str, ...]]:
+    """The rows of differing settings: (setting, found, expected)."""
+    lines = error.splitlines()
+    heading = next(number for number, line in enumerate(lines) if line.split() == ["setting", "found", "expected"])
+    rows = [line for line in lines[heading + 1 :] if not line.startswith("  hint:")]
+    return [tuple(re.split(r" {2,}", line.strip())) for line in rows]
+
+
 def test_a_checkpoint_of_another_training_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = ("--checkpoint", str(folder / "kept"))
     train(folder, "--steps", "2", *kept)
@@ -170,12 +179,45 @@ def test_a_checkpoint_of_another_training_is_refused(folder: Path, capsys: pytes
     error = train_fails(
         folder, capsys, *kept, "--resume", "--steps", "4", "--seed", "1", "--set", "target.statistics.every=2"
     )
-    assert "error[other-training]" in error
-    rows = {line.split()[0]: line.split()[1:] for line in error.splitlines() if line.startswith("  ")}
-    assert rows["seed"] == ["0", "1"]
-    assert "target.statistics_pes" in rows
-    assert "first.conv.weight" in rows
-    assert "steps" not in rows
+    assert "error[other-training]: the checkpoint is of another training: 2 settings differ" in error
+    assert told(error) == [("--seed", "1", "0"), ("target.statistics.every", "2", "4")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "setting", "found", "expected"),
+    [
+        (("--lr", "1/20"), ("--lr", "0.25"), "--lr", "0.25", "0.05"),
+        ((), ("--momentum", "9/10"), "--momentum", "0.9", "0"),
+        ((), ("--float",), "--float", "given", "not given"),
+        (("--lr-schedule", "linear"), ("--lr-schedule", "linear"), "--steps", "4", "2"),
+        ((), ("--limit", "50"), "samples of --data", "50", "60"),
+        ((), ("--set", "layer.fc.weights=6"), "layer.fc.weights", "6 bits", "not given"),
+        (("--set", "numeric.rounding=floor"), (), "numeric.rounding", "not given", "floor"),
+    ],
+)
+def test_what_differs_is_told_in_the_words_of_the_user(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    first: tuple[str, ...],
+    second: tuple[str, ...],
+    setting: str,
+    found: str,
+    expected: str,
+) -> None:
+    kept = ("--checkpoint", str(folder / "kept"))
+    train(folder, "--steps", "2", *kept, *first)
+    capsys.readouterr()
+    error = train_fails(folder, capsys, *kept, "--resume", "--steps", "4", *second)
+    assert told(error) == [(setting, found, expected)]
+
+
+def test_another_layer_is_told_as_it_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = ("--checkpoint", str(folder / "kept"))
+    train(folder, "--steps", "2", *kept)
+    capsys.readouterr()
+    (folder / "net.bp").write_text(PLAIN.replace("relu(conv)", "leaky_relu(conv, slope=0.1)"))
+    error = train_fails(folder, capsys, *kept, "--resume", "--steps", "4")
+    assert told(error) == [("layer act", "leaky_relu(conv, slope=0.1)", "relu(conv)")]
 
 
 def test_a_training_goes_on_further_than_it_was_to(folder: Path) -> None:
@@ -232,10 +274,10 @@ def test_options_that_make_no_sense_are_refused(
         ("--batch", "x"),
     ],
 )
-def test_numbers_out_of_range_are_refused(folder: Path, option: tuple[str, str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(words(folder, *option))
-    assert caught.value.code == 2
+def test_numbers_out_of_range_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, str]
+) -> None:
+    assert f"error[wrong-value]: wrong value of {option[0]}" in train_fails(folder, capsys, *option)
 
 
 def test_files_must_not_overwrite_each_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,28 @@ def print_network(network: NetworkGraph) -> str:
     return "\n".join(lines) + "\n"
 
 
+def network_settings(network: NetworkGraph) -> dict[str, str]:
+    """What the text of a network says about its arithmetic, by name; numeric settings by those that `--set` takes.
+
+    {"network": "net", "input image": "1x28x28", "layer conv1": "conv2d(image, channels=6, kernel=5)", "output":
+    "conv1", "numeric.rounding": "floor", "numeric.exponents.conv1": "-4", "layer.conv1.weights": "4 bits"}
+    """
+    policy = network.numeric
+    said = {"network": network.name}
+    said |= dict(_input(declared).split(": ", 1) for declared in network.inputs.values())
+    said |= {f"layer {name}": call for name, call in (_layer(each).split(" = ", 1) for each in network.layers.values())}
+    said["output"] = ", ".join(network.outputs)
+    said |= _named("numeric", _settings(policy, NumericPolicy()))
+    said |= {f"numeric.exponents.{tensor}": str(exponent) for tensor, exponent in policy.exponents.items()}
+    for layer, override in policy.overrides.items():
+        said |= _named(f"layer.{layer}", _settings(override, policy))
+    return said
+
+
+def _named(scope: str, settings: Iterator[str]) -> dict[str, str]:
+    return {f"{scope}.{key}": value for key, value in (setting.split(" = ", 1) for setting in settings)}
+
+
 def _name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of the language")

@@ -72,19 +72,23 @@ def test_a_failed_write_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.M
     assert found.progress == {"epoch": 2}
 
 
-def test_another_training_is_refused_with_the_fields_that_differ(tmp_path: Path) -> None:
+def test_another_training_is_refused_with_the_settings_that_differ(tmp_path: Path) -> None:
     written(tmp_path)
     other = CheckpointFolder(tmp_path / "checkpoints", {"network": "small", "batch": "32", "seed": "1"})
     with pytest.raises(UserError) as caught:
         other.read()
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "other-training"
-    assert diagnostic.rows == (("field", "checkpoint", "now"), ("batch", "64", "32"), ("seed", "-", "1"))
-    assert "2 fields differ" in diagnostic.message
+    assert diagnostic.rows == (
+        ("setting", "found", "expected"),
+        ("batch", "32", "64"),
+        ("seed", "1", "not given"),
+    )
+    assert "2 settings differ" in diagnostic.message
 
 
 def test_many_and_long_differences_are_cut(tmp_path: Path) -> None:
-    written(tmp_path, {f"field {number}": "x" * 1000 for number in range(100)})
+    written(tmp_path, {f"setting {number}": "x" * 1000 for number in range(100)})
     with pytest.raises(UserError) as caught:
         CheckpointFolder(tmp_path / "checkpoints", {}).read()
     rows = caught.value.diagnostics[0].rows
