@@ -187,6 +187,8 @@ def _warnings(compilation: Compilation) -> Iterator[str]:
     """What a user may not have meant."""
     for misfit in compilation.missing:
         yield f"{misfit.message} ({misfit.found}): exponents can be fixed, but not follow statistics"
+    if compilation.loose is not None:
+        yield str(compilation.loose)
     parameters = compilation.parameters
     for name in parameters.clamped:
         low, high = compilation.program.policies[name].exponent_range

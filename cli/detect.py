@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,9 @@ from binpoint.runtime.detection.frames import FrameLog, list_frames, prepare_fol
 from binpoint.runtime.detection.letterbox import PictureFiles
 from binpoint.runtime.detection.stream import DetectionStream, PictureResult
 from binpoint.runtime.evaluation import Evaluation
-from binpoint.runtime.images import decode, list_folder
+from binpoint.runtime.images import check_pictures, decode, list_folder
 from binpoint.runtime.session import Session
-from binpoint.support.diagnostics import user_error
+from binpoint.support.diagnostics import UserError, user_error
 from binpoint.support.files import make_directory, write_atomically
 
 RGB = 3
@@ -42,6 +41,7 @@ def load_stream(arguments: argparse.Namespace, artifact: Artifact) -> DetectionS
     (declared,) = artifact.program.inputs
     count = arguments.limit or len(paths)
     pictures = PictureFiles(declared, paths[:count])
+    check_pictures(pictures.paths)
     return DetectionStream(artifact, detector, pictures, names[:count], arguments.float)
 
 
@@ -59,35 +59,68 @@ def detect_pictures(
     Returns:
         The report of the run, and the network's outputs (N, C, H, W) where --output wants them.
     """
-    way = way if arguments.frames is None else replace(way, batch=1)
-    found: list[PictureResult] = []
-    outputs: dict[str, list[NDArray[np.float32]]] = {}
-    seconds = 0.0
+    done, noun = _Done(), "pictures"
+    if arguments.frames is not None:
+        prepare_folder(arguments.draw, replace=arguments.replace)
+        way, noun = replace(way, batch=1), "frames"
+    with _telling_how_far(done, len(stream.pictures), noun):
+        _detect(arguments, stream, session, way, done)
+    evaluation = Evaluation(len(done.results), None, None, done.seconds, {})
+    report = Report(stream.artifact, session, stream.samples, evaluation, None, way)
+    if arguments.json:
+        print_json({**facts(report), **detection_facts(done.results)})
+    else:
+        print_detections(done.results, arguments.draw)
+        print_report(report)
+    return report, {name: np.concatenate(parts) for name, parts in done.outputs.items()}
+
+
+@dataclass
+class _Done:
+    """What has been finished so far; outputs, in parts, where they are wanted."""
+
+    results: list[PictureResult] = field(default_factory=list)
+    outputs: dict[str, list[NDArray[np.float32]]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def _detect(
+    arguments: argparse.Namespace,
+    stream: DetectionStream,
+    session: Session | BlockSession,
+    way: Way,
+    done: _Done,
+) -> None:
+    """Run all pictures, draw and log each as it is done."""
     with ExitStack() as stack:
         log = None
         if arguments.frames is not None:
-            prepare_folder(arguments.draw, replace=arguments.replace)
             log = stack.enter_context(FrameLog(arguments.draw))
         drawer = _Drawer(arguments.draw, stream.pictures.paths)
-        advance = stack.enter_context(progress("detection", len(stream.pictures.paths)))
+        advance = stack.enter_context(progress("detection", len(stream.pictures)))
         for results, batch in stream.run(session, way.batch, warm_up=not way.literal):
-            seconds += batch.seconds
+            done.seconds += batch.seconds
             for result in results:
-                if log is not None:
+                drawn = drawer.draw(result)
+                if log is not None:  # first: it names the pictures that a later stream may replace
                     log.add(result.path, result.detections, batch.seconds, session.layers)
-                drawer.draw(len(found), result)
-                found.append(result)
+                drawer.write(len(done.results), drawn)
+                done.results.append(result)
             for name, output in batch.outputs.items() if arguments.output is not None else ():
-                outputs.setdefault(name, []).append(output.values.astype(np.float32))
+                done.outputs.setdefault(name, []).append(output.values.astype(np.float32))
             advance(len(results))
-    evaluation = Evaluation(len(found), None, None, seconds, {})
-    report = Report(stream.artifact, session, stream.samples, evaluation, None, way)
-    if arguments.json:
-        print_json({**facts(report), **detection_facts(found)})
-    else:
-        print_detections(found, arguments.draw)
-        print_report(report)
-    return report, {name: np.concatenate(parts) for name, parts in outputs.items()}
+
+
+@contextmanager
+def _telling_how_far(done: _Done, total: int, noun: str) -> Iterator[None]:
+    """Let the error of one of several pictures say how many were finished before: their results are there."""
+    try:
+        yield
+    except UserError as error:
+        if total == 1:
+            raise
+        far = f"after {len(done.results)} of {total} {noun}"
+        raise UserError(*(replace(each, message=f"{each.message}, {far}") for each in error.diagnostics)) from None
 
 
 def _pictures(arguments: argparse.Namespace) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -114,7 +147,13 @@ class _Drawer:
             if target not in self._paths:
                 make_directory(target)
 
-    def draw(self, index: int, result: PictureResult) -> None:
+    def draw(self, result: PictureResult) -> bytes:
+        """A picture with its detections as a file; nothing where nothing is to be drawn."""
+        if not self._paths:
+            return b""
+        return png_bytes(draw_detections(decode(result.path, RGB), result.detections))
+
+    def write(self, index: int, drawn: bytes) -> None:
+        """The file of that picture, whole or not at all."""
         if self._paths:
-            picture: Any = draw_detections(decode(result.path, RGB), result.detections)
-            write_atomically(self._paths[index], png_bytes(picture))
+            write_atomically(self._paths[index], drawn)

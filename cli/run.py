@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from binpoint.cli.backend_options import add_backend_arguments, chosen_threads, make_backend
+from binpoint.cli.backend_options import add_backend_arguments
 from binpoint.cli.detection_options import add_detection_arguments, detects
 from binpoint.cli.run_session import (
     STATISTICS,
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N images")
     parser.add_argument("--resize", action="store_true", help="scale image files to the network's input")
     add_backend_arguments(parser)
-    parser.add_argument("--literal", action="store_true", help="execute round by round and PE by PE; slow")
+    parser.add_argument("--literal", action="store_true", help="execute PE by PE, as the array would; slow")
     parser.add_argument("--no-statistics", action="store_true", help="let no PE take statistics; faster")
     parser.add_argument("--no-float", action="store_true", help="do not run the float network beside")
     parser.add_argument("--snr", action="store_true", help="compare every layer with the float network (over blocks)")
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the artifact and print what came out."""
     from binpoint.cli.detect import detect_pictures, load_stream
     from binpoint.cli.output import print_json, progress
-    from binpoint.cli.run_report import Report, Way, facts, print_report, print_samples
+    from binpoint.cli.run_report import Report, facts, print_report, print_samples
     from binpoint.runtime.evaluation import evaluate, float_accuracy
 
     _check_options(arguments)
@@ -71,11 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_output(arguments.output, _read_files(arguments), artifact.program.outputs)
     stream = load_stream(arguments, artifact) if detects(arguments, artifact) else None
     samples = _load(arguments, artifact) if stream is None else stream.samples
-    threads = chosen_threads(arguments.backend, arguments.threads)
-    backend = make_backend(arguments.backend, threads)
-    session = open_session(artifact, backend, exponents, arguments)
-    batch = arguments.batch or artifact.batch
-    way = Way(backend.name, threads, batch, literal=arguments.literal)
+    session, way = open_session(artifact, exponents, arguments)
     if stream is not None:
         report, outputs = detect_pictures(arguments, stream, session, way)
         if arguments.output is not None:
@@ -88,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
             artifact.program,
             session,
             samples,
-            batch,
+            way.batch,
             keep_outputs=show or arguments.output is not None,
             warm_up=not arguments.literal,
             advance=advance,
@@ -98,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     beside = None
     if samples.labels is not None and not arguments.no_float:
         with progress("floating point", len(samples)) as advance:
-            beside = float_accuracy(artifact, samples, batch, advance)
+            beside = float_accuracy(artifact, samples, way.batch, advance)
     report = Report(artifact, session, samples, evaluation, beside, way)
     if arguments.json:
         print_json(facts(report))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binpoint.cli.set_option import add_set_argument
 
 if TYPE_CHECKING:
+    from binpoint.backends.blocks import BlockBackend
     from binpoint.cli.backend_options import AnyBackend
+    from binpoint.cli.run_report import Way
     from binpoint.runtime.artifact import Artifact
     from binpoint.runtime.blocks.session import BlockSession
     from binpoint.runtime.controllers import Controller
@@ -71,6 +74,7 @@ def _compiled(arguments: argparse.Namespace) -> Artifact:
     from binpoint.compiler.pipeline import compile_network
     from binpoint.compiler.settings import apply_settings, parse_settings
     from binpoint.runtime.manifest import Origin, Source
+    from binpoint.support.diagnostics import printable
     from binpoint.support.target_file import load_target
 
     settings = parse_settings(arguments.set)
@@ -81,7 +85,10 @@ def _compiled(arguments: argparse.Namespace) -> Artifact:
     origin = Origin(Source.DRAW, seed=0) if file is None else Origin(Source.FILE, file=file.name)
     if parameters is None:
         parameters = read_parameters(network, arguments.weights, 0)
-    return compile_network(network, parameters, target).artifact(origin)
+    compilation = compile_network(network, parameters, target)
+    if compilation.loose is not None and arguments.exponents in (None, BLOCKS):
+        print(f"warning: {printable(str(compilation.loose))}", file=sys.stderr)
+    return compilation.artifact(origin)
 
 
 def check_exponents(arguments: argparse.Namespace, artifact: Artifact) -> str:
@@ -100,9 +107,9 @@ def check_exponents(arguments: argparse.Namespace, artifact: Artifact) -> str:
         collector.add(
             Diagnostic("contradicting-options", message, found=found, expected="blocks, fixed, frame, current")
         )
-    if arguments.literal and over_blocks(chosen, artifact):
-        message, hint = "the array is executed step by step with one exponent a tensor only", "use --backend oracle"
-        collector.add(Diagnostic("contradicting-options", message, found="--literal", hint=hint))
+    if arguments.literal and arguments.threads is not None and over_blocks(chosen, artifact):
+        message, hint = "the literal PE has one thread", "leave --threads away"
+        collector.add(Diagnostic("contradicting-options", message, found="--literal --threads", hint=hint))
     if arguments.snr and not over_blocks(chosen, artifact):
         message = "the signal-to-noise ratio of layers is measured in sessions over blocks"
         hint = "--exponents frame, or compile with blocks = analyse(candidates = 1)"
@@ -117,14 +124,36 @@ def over_blocks(exponents: str, artifact: Artifact) -> bool:
 
 
 def open_session(
-    artifact: Artifact, backend: AnyBackend, exponents: str, arguments: argparse.Namespace
-) -> Session | BlockSession:
-    """The session that fits."""
-    if over_blocks(exponents, artifact):
-        from binpoint.runtime.blocks.methods import Method
-        from binpoint.runtime.blocks.session import BlockSession
+    artifact: Artifact, exponents: str, arguments: argparse.Namespace
+) -> tuple[Session | BlockSession, Way]:
+    """The session that fits, and how it executes the network."""
+    from binpoint.cli.backend_options import chosen_threads, make_backend
+    from binpoint.cli.run_report import Way
 
-        return BlockSession(artifact, backend, Method(exponents), seed=arguments.seed, compare=arguments.snr)
+    blocks, batch = over_blocks(exponents, artifact), arguments.batch or artifact.batch
+    if blocks and arguments.literal:
+        from binpoint.backends.oracle.pe_backend import LiteralPeBackend
+
+        pe = LiteralPeBackend()
+        return _block_session(artifact, pe, exponents, arguments), Way(pe.name, 1, batch, literal=True)
+    threads = chosen_threads(arguments.backend, arguments.threads)
+    backend = make_backend(arguments.backend, threads)
+    way = Way(backend.name, threads, batch, literal=arguments.literal)
+    if blocks:
+        return _block_session(artifact, backend, exponents, arguments), way
+    return _plain_session(artifact, backend, exponents, arguments), way
+
+
+def _block_session(
+    artifact: Artifact, backend: BlockBackend, exponents: str, arguments: argparse.Namespace
+) -> BlockSession:
+    from binpoint.runtime.blocks.methods import Method
+    from binpoint.runtime.blocks.session import BlockSession
+
+    return BlockSession(artifact, backend, Method(exponents), seed=arguments.seed, compare=arguments.snr)
+
+
+def _plain_session(artifact: Artifact, backend: AnyBackend, exponents: str, arguments: argparse.Namespace) -> Session:
     from binpoint.runtime.session import Session
 
     executor = _executor(backend, artifact, literal=arguments.literal)

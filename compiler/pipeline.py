@@ -22,6 +22,7 @@ from binpoint.backends.workload import layer_workloads
 from binpoint.compiler.block_defaults import has_blocks, pe_block, with_target_blocks
 from binpoint.compiler.fit import target_misfits
 from binpoint.compiler.frontends.dsl.printer import print_network
+from binpoint.compiler.loose_prediction import LoosePrediction, loose_prediction
 from binpoint.compiler.materialize import materialize_parameters
 from binpoint.compiler.network import NetworkGraph
 from binpoint.compiler.pass_runner import Timing, Watcher
@@ -105,6 +106,7 @@ class Compilation:
         positions: what the positions of blocks take, and how many a PE meets.
         proofs: one for every kernel that accumulates.
         missing: the statistics that the target lacks for the network's update rules.
+        loose: the prediction of exponents that tolerates too much, if any.
         timings: one for every pass, and for every stage without passes.
     """
 
@@ -121,6 +123,7 @@ class Compilation:
     timings: tuple[Timing, ...]
     detector: Detector | None = None
     positions: PositionReport = PositionReport()
+    loose: LoosePrediction | None = None
 
     def artifact(self, origin: Origin | None = None) -> Artifact:
         """What is written to a file; `origin` says where the parameters come from."""
@@ -170,6 +173,7 @@ def compile_network(
             schedule does not fit.
     """
     options = options or CompileOptions()
+    numeric = network.numeric
     network = with_target_blocks(network, target)
     missing = check_fit(network, target)
     stages = _Stages(options.watch)
@@ -196,6 +200,7 @@ def compile_network(
         timings=tuple(stages.timings),
         detector=_detector(network, program),
         positions=position_report(program, module),
+        loose=loose_prediction(program, numeric),
     )
 
 

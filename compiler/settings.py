@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +21,7 @@ from binpoint.compiler.network import NetworkGraph
 from binpoint.support.diagnostics import Collector, Diagnostic, Location, UserError, did_you_mean, user_error
 from binpoint.support.numeric import NumericPolicy, TensorClass
 from binpoint.support.target import Strategy, Target, unused_parameters
-from binpoint.support.target_file import parse_target, print_target
+from binpoint.support.target_file import parse_target, target_settings
 from binpoint.support.target_keys import KEYS
 from binpoint.support.toml_text import TomlText
 
@@ -114,9 +113,9 @@ def _change_policy(policy: NumericPolicy, setting: Setting, network: NetworkGrap
     if setting.scope == "layer":
         layer, key = _layer_and_key(setting.key, network)
         changed = _read_policy(f"layer {layer} {{ {_assignment(key, setting.value)} }}", setting, network)
-        overrides = dict(policy.overrides)
+        overrides, start = dict(policy.overrides), replace(policy, granularity=None, overrides={})
         for name, read_for in changed.overrides.items():
-            overrides[name] = _with_setting(policy.for_layer(name), key, read_for)
+            overrides[name] = _with_setting(policy.overrides.get(name, start), key, read_for)
             if key == "update":  # as in a network file, it replaces those of single classes
                 overrides[name] = replace(overrides[name], updates={})
         return replace(policy, overrides=overrides)
@@ -210,7 +209,7 @@ def _with_exponent(policy: NumericPolicy, tensor: str, setting: Setting, network
 def _change_target(target: Target, settings: Sequence[Setting]) -> Target:
     """The target whose file has these keys changed."""
     collector = Collector()
-    values = _flatten(tomllib.loads(print_target(target)))
+    values = target_settings(target)
     changes: dict[str, Any] = {}
     for setting in settings:
         if setting.key in _TARGET_KEYS:
@@ -224,9 +223,11 @@ def _change_target(target: Target, settings: Sequence[Setting]) -> Target:
     collector.raise_any()
     for key in _superseded(changes):
         values.pop(key, None)
+    values |= {key: _spelt(value) for key, value in changes.items()}
+    text = "".join(f"{key} = {value}\n" for key, value in values.items())
     shown = ", ".join(setting.text for setting in settings)
     try:
-        return parse_target(_toml(values | changes), f"{OPTION} {shown}")
+        return parse_target(text, f"{OPTION} {shown}")
     except UserError as error:
         # The text is made here, so its lines would mislead: the settings are the place.
         place = Location(f"{OPTION} {shown}")
@@ -246,28 +247,12 @@ def _superseded(changes: dict[str, Any]) -> list[str]:
     return dropped
 
 
-def _flatten(data: dict[str, Any]) -> dict[str, Any]:
-    """Values by dotted key."""
-    flat: dict[str, Any] = {}
-    for name, value in data.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{key}": item for key, item in value.items()}
-        else:
-            flat[name] = value
-    return flat
-
-
 def _toml_value(text: str) -> Any:
     """A value in TOML's spelling; anything else is text, so that quotes may be left out."""
     try:
         return TomlText(f"value = {text}", OPTION, "value").data["value"]
     except UserError:
         return text
-
-
-def _toml(values: dict[str, Any]) -> str:
-    """Numbers, texts and lists by dotted key as TOML."""
-    return "".join(f"{key} = {_spelt(value)}\n" for key, value in values.items())
 
 
 def _spelt(value: Any) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from binpoint.backends.program import ProgramInput
 from binpoint.runtime.pixels import FloatArray, PixelConverter
-from binpoint.support.diagnostics import Location, UserError, user_error
+from binpoint.support.diagnostics import Collector, Location, UserError, user_error
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,8 +25,28 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 LABEL_DIGITS = 18
 """Digits of the longest folder name that is a label by its number: all such numbers fit 64 bits."""
 
+SHOWN_FAULTS = 8
+"""So many unfit files are reported at once."""
+
 _MODES = {1: "L", 3: "RGB"}
 """Pillow's name of 8-bit pixels by number of channels."""
+
+_ORIENTATION = 0x0112
+"""The tag of EXIF that says how a camera was held."""
+
+_UPRIGHT = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
+"""Pillow's name of what makes a picture of that orientation upright."""
+
+_LYING = (5, 6, 7, 8)
+"""The orientations in which width and height change places."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +95,20 @@ class ImageFiles:
                 location=Location(str(path)),
                 hint="give the input as a .npy array",
             )
-        if image.size != (width, height) and not self.resize:
+        found = _upright_size(image)
+        if found != (width, height) and not self.resize:
             raise user_error(
                 "wrong-size",
                 f'the image does not have the size of the network input "{self.declared.name}"',
                 location=Location(str(path)),
-                found=f"{image.size[0]} x {image.size[1]} pixels",
+                found=f"{found[0]} x {found[1]} pixels",
                 expected=f"{width} x {height} pixels",
                 hint="add --resize to scale images to the input",
             )
 
 
 def decode(path: Path, channels: int, check: Callable[[Image], None] | None = None) -> Image:
-    """The image of a file with 1 or 3 channels of 8 bits.
+    """The image of a file with 1 or 3 channels of 8 bits, upright as its EXIF data say.
 
     Args:
         path: the file.
@@ -101,13 +122,46 @@ def decode(path: Path, channels: int, check: Callable[[Image], None] | None = No
         if check is not None:
             check(image)
         _check_depth(image, path)
+        image.load()
+        orientation = _orientation(image)
+        if orientation in _UPRIGHT:
+            return image.transpose(load_pillow().Transpose[_UPRIGHT[orientation]]).convert(_MODES[channels])
         return image.convert(_MODES[channels])
 
 
 def picture_size(path: Path) -> tuple[int, int]:
-    """(width, height) of an image file in pixels. Raises UserError for a file that is no image."""
+    """(width, height) of an image file in pixels, upright. Raises UserError for a file that is no image."""
     with _opened(path) as image:
-        return image.size
+        return _upright_size(image)
+
+
+def check_pictures(paths: Iterable[Path]) -> None:
+    """Refuse files whose headers say already that they cannot be decoded.
+
+    Raises:
+        UserError: with the first of them, at most SHOWN_FAULTS.
+    """
+    collector = Collector()
+    for path in paths:
+        with collector.catch(), _opened(path) as image:
+            _check_depth(image, path)
+        if len(collector.diagnostics) == SHOWN_FAULTS:
+            break
+    collector.raise_any()
+
+
+def _upright_size(image: Image) -> tuple[int, int]:
+    if image.format == "TIFF":
+        image.load()  # Pillow turns these upright by itself, and its versions disagree about when the size says so
+    width, height = image.size
+    return (height, width) if _orientation(image) in _LYING else (width, height)
+
+
+def _orientation(image: Image) -> int | None:
+    """What the EXIF data say; None where there are none, or none that can be read: the picture itself may be whole."""
+    with suppress(Exception):
+        return image.getexif().get(_ORIENTATION)
+    return None
 
 
 @contextmanager
@@ -118,7 +172,8 @@ def _opened(path: Path) -> Iterator[Image]:
         with warnings.catch_warnings():
             # Pillow warns of very large images; past twice that size it refuses, which is an error below.
             warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
-            with pillow.open(path) as image:
+            # Of a file that it opens itself, Pillow maps the pixels into memory, and some versions turn those wrongly.
+            with path.open("rb") as file, pillow.open(file) as image:
                 yield image
     except UserError:
         raise
@@ -131,9 +186,15 @@ def _opened(path: Path) -> Iterator[Image]:
             "not-an-image",
             "the image cannot be read",
             location=Location(str(path)),
-            found=str(error) or type(error).__name__,
+            found=_reason(error),
             expected="an image file such as PNG or JPEG, whole",
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, load_pillow().UnidentifiedImageError):
+        return "no image format that is known"
+    return str(error) or type(error).__name__
 
 
 def _check_depth(image: Image, path: Path) -> None:

@@ -58,12 +58,14 @@ class LiteralPeKernel:
         spec, batch = self.spec, inputs[0].batch
         output = np.zeros((batch, *spec.output.shape), container(spec.output.bits))
         grid = np.zeros((batch, *grid_shape(spec.output)), np.int32)
-        counts = np.zeros((batch, len(exponents.candidates)), np.int64)
+        counts = np.zeros((batch, len(exponents.candidates)), np.int64) if overflows else None
         events = Events(0)
         for image in range(batch):
             mantissas = [each.buffer.mantissas[image].astype(np.int64) for each in inputs]
             if spec.exact:
-                found = move(spec, mantissas[0][np.newaxis], inputs[0].exponents[image : image + 1], counts.shape[1])
+                found = move(
+                    spec, mantissas[0][np.newaxis], inputs[0].exponents[image : image + 1], len(exponents.candidates)
+                )
                 output[image], grid[image] = found.mantissas[0], found.grid[0]
                 events = events.merge(found.events)
                 continue
@@ -73,9 +75,9 @@ class LiteralPeKernel:
             ]
             memory = Memory(spec, self.parameters, mantissas, positions, exponents)
             random = _random(spec, draw, first_image + image)
-            run = _Image(memory, output[image], grid[image], counts[image], random)
+            run = _Image(memory, output[image], grid[image], None if counts is None else counts[image], random)
             events = events.merge(run.run())
-        return BlockResult(BlockMap(OracleBuffer(output), grid), events, counts if overflows else None)
+        return BlockResult(BlockMap(OracleBuffer(output), grid), events, counts)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class _Image:
     memory: Memory
     output: IntArray
     grid: ExponentGrid
-    counts: IntArray
+    counts: IntArray | None
     random: Random
 
     def run(self) -> Events:
@@ -121,7 +123,8 @@ class _Image:
                 events = events.merge(self._quantise(channel, pixels, results, predicted))
             random = self._random_of(channel, pixels)
             losses = [sum(pair, Fraction(0)) for pair in zip(losses, analysis.losses(results, random), strict=True)]
-            self._count(results, random)
+            if self.counts is not None:
+                self._count(self.counts, results, random)
         storage.losses[block] = losses
         exponent = self._choose(losses) if predicted is None else predicted
         for channel, results in delayed:
@@ -157,13 +160,13 @@ class _Image:
             underflowed += number.value != 0 and mantissa[0] == 0
         return Events(0, saturated, underflowed)
 
-    def _count(self, results: Sequence[Number], random: Random) -> None:
+    def _count(self, counts: IntArray, results: Sequence[Number], random: Random) -> None:
         """Overflows at each candidate, for those who want to know them beside the policy's measure."""
         spec = self.memory.spec
         values = np.array([number.value for number in results], dtype=object)
         for index, candidate in enumerate(self.memory.exponents.candidates):
             shift = candidate - results[0].exponent
-            self.counts[index] += int(quantize(values, shift, spec.output.bits, spec.rounding, random)[1].sum())
+            counts[index] += int(quantize(values, shift, spec.output.bits, spec.rounding, random)[1].sum())
 
     def _random_of(self, channel: int, pixels: Sequence[Pixel]) -> Random:
         if self.random is None:

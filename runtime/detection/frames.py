@@ -113,15 +113,15 @@ def _results(folder: Path) -> set[str]:
 class FrameLog:
     """Writes the CSV files of a stream, frame by frame: what is there can be read while the stream goes on.
 
-    `frames.csv` has a row a frame, `detections.csv` a row a detection, `layers.csv` a row a frame and layer.
+    `frames.csv` has a row a frame, `detections.csv` a row a detection, `layers.csv` a row a frame and layer. A frame
+    comes into `frames.csv` last: wherever a stream ends, the others have all rows of the frames in it.
     """
 
     def __init__(self, folder: Path) -> None:
         self._files = {name: LineFile(folder / name) for name in (FRAMES, DETECTIONS, LAYERS)}
         self._states: dict[str, _State] = {}
-        self._write(FRAMES, [FRAME_COLUMNS])
-        self._write(DETECTIONS, [DETECTION_COLUMNS])
-        self._write(LAYERS, [LAYER_COLUMNS])
+        for name, columns in ((FRAMES, FRAME_COLUMNS), (DETECTIONS, DETECTION_COLUMNS), (LAYERS, LAYER_COLUMNS)):
+            self._write(name, [columns])
 
     def __enter__(self) -> FrameLog:
         return self
@@ -135,13 +135,10 @@ class FrameLog:
         number = frame_number(path)
         counts = Counter(detection.class_name for detection in detections)
         classes = "; ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-        self._write(FRAMES, [(number, path.name, len(detections), classes, f"{1000 * seconds:.3f}")])
         boxes = [(each, [f"{side:.2f}" for side in each.box]) for each in detections]
-        rows = [(number, each.class_name, f"{each.score:.6f}", *sides) for each, sides in boxes]
-        self._write(DETECTIONS, rows)
+        self._write(DETECTIONS, [(number, each.class_name, f"{each.score:.6f}", *sides) for each, sides in boxes])
         self._write(LAYERS, [(number, report.name, *self._layer(report)) for report in layers])
-        for file in self._files.values():
-            file.position()
+        self._write(FRAMES, [(number, path.name, len(detections), classes, f"{1000 * seconds:.3f}")])
 
     def _layer(self, report: LayerReport) -> list[object]:
         """What the frame added to a layer's account."""
@@ -157,6 +154,7 @@ class FrameLog:
         stream = io.StringIO()
         csv.writer(stream, lineterminator="\n").writerows(rows)
         self._files[name].write(stream.getvalue())
+        self._files[name].position()
 
 
 @dataclass(frozen=True)

@@ -76,25 +76,31 @@ class PictureFiles:
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Pictures start .. stop as (n, C, H, W). Raises UserError for a file that cannot be used."""
-        return self._numbers(self.paths[start:stop])
+        return self.read_placed(start, stop)[0]
 
     def take(self, indices: NDArray[np.int64]) -> FloatArray:
         """The pictures of these numbers as (n, C, H, W). Raises UserError as `read`."""
-        return self._numbers([self.paths[index] for index in indices])
+        return self._numbers([self.paths[index] for index in indices])[0]
+
+    def read_placed(self, start: int, stop: int) -> tuple[FloatArray, list[Placement]]:
+        """As `read`, and where each picture lies in the input."""
+        return self._numbers(self.paths[start:stop])
 
     def placement(self, size: tuple[int, int]) -> Placement:
         """Where a picture (width, height) lies in the input."""
         _, rows, columns = self.declared.tensor.shape
         return place(size, (columns, rows))
 
-    def _numbers(self, paths: Sequence[Path]) -> FloatArray:
-        return self._scaled(np.stack([self._pixels(path) for path in paths]))
+    def _numbers(self, paths: Sequence[Path]) -> tuple[FloatArray, list[Placement]]:
+        pixels, placements = zip(*map(self._pixels, paths), strict=True)
+        return self._scaled(np.stack(pixels)), list(placements)
 
-    def _pixels(self, path: Path) -> NDArray[np.float32]:
-        """One picture as (C, rows, columns)."""
+    def _pixels(self, path: Path) -> tuple[NDArray[np.float32], Placement]:
+        """One picture as (C, rows, columns), and where it lies."""
         channels, rows, columns = self.declared.tensor.shape
         picture = decode(path, channels)
-        return letterbox(picture, self.placement(picture.size), (columns, rows))
+        placement = self.placement(picture.size)
+        return letterbox(picture, placement, (columns, rows)), placement
 
     def _scaled(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
         """What the network reads: (p * scale - mean) / deviation."""

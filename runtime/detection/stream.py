@@ -12,7 +12,6 @@ from binpoint.runtime.data import Samples
 from binpoint.runtime.detection.decode import Detection, Outputs, read_detections
 from binpoint.runtime.detection.letterbox import PictureFiles, Placement
 from binpoint.runtime.evaluation import Result, Runner
-from binpoint.runtime.images import picture_size
 from binpoint.support.detector import Detector
 
 
@@ -23,7 +22,7 @@ class PictureResult:
     Attributes:
         name: how the picture is called.
         path: its file.
-        size: (width, height) in pixels.
+        size: (width, height) in pixels, upright.
         detections: of the fixed-point network.
         in_float: of the float network, None where it did not run.
     """
@@ -68,19 +67,20 @@ class DetectionStream:
         Raises:
             UserError: a file cannot be read.
         """
-        for part in self.samples.batches(batch):
-            chosen = slice(part.first, part.first + len(part))
-            sizes = [picture_size(path) for path in self.pictures.paths[chosen]]
-            placements = [self.pictures.placement(size) for size in sizes]
-            if warm_up and part.first == 0:
-                session.warm_up(part.inputs)
-            result = session.run(part.inputs)
+        for first in range(0, len(self.pictures), batch):
+            chosen = slice(first, min(first + batch, len(self.pictures)))
+            numbers, placements = self.pictures.read_placed(chosen.start, chosen.stop)
+            inputs = {self.pictures.declared.name: numbers}
+            if warm_up and first == 0:
+                session.warm_up(inputs)
+            result = session.run(inputs)
             found = self._read({name: output.values for name, output in result.outputs.items()}, placements)
             floats: list[tuple[Detection, ...] | None] = [None] * len(found)
             if self.in_float:
                 heads = [head.output for head in self.detector.heads]
-                values = run_float(self.artifact.program, self.artifact.floats, part.inputs, keep=heads)
+                values = run_float(self.artifact.program, self.artifact.floats, inputs, keep=heads)
                 floats = list(self._read(values, placements))
+            sizes = [placement.picture for placement in placements]
             columns = (self.names[chosen], self.pictures.paths[chosen], sizes, found, floats)
             yield [PictureResult(*row) for row in zip(*columns, strict=True)], result
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +145,110 @@ def test_a_stream_of_frames(capsys: pytest.CaptureFixture[str], place: Path, tmp
     assert "occupied-folder" in run_fails(capsys, place, *words)
     assert run_json(capsys, place, *words, "--replace", "--limit", "1")["samples"] == 1
     assert not (tmp_path / "out" / "2.png").exists()
+
+
+def table(path: Path, *left_out: str) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return [{name: row[name] for name in row if name not in left_out} for row in csv.DictReader(stream)]
+
+
+def test_a_stream_knows_nothing_of_an_earlier_one(place: Path, tmp_path: Path) -> None:
+    """Also where exponents come from the frame before."""
+    words = ["--frames", str(place / "in"), "--score", "0.1", "--exponents", "frame"]
+    assert main(run(place, *words, "--draw", str(tmp_path / "a"))) == 0
+    assert main(run(place, "--frames", str(place / "in"), "--limit", "1", "--draw", str(tmp_path / "b"))) == 0
+    assert main(run(place, *words, "--draw", str(tmp_path / "b"), "--replace")) == 0
+    for name in ("detections.csv", "layers.csv", "1.png", "2.png"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert len({str(table(tmp_path / name / "frames.csv", "milliseconds")) for name in "ab"}) == 1
+
+
+@pytest.fixture
+def stream(place: Path, tmp_path: Path) -> Path:
+    """Three frames of which the second is whole up to its header."""
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    for number in (1, 3):
+        (frames / f"{number}.png").write_bytes((place / "in" / "1.png").read_bytes())
+    whole = (place / "in" / "2.png").read_bytes()
+    (frames / "2.png").write_bytes(whole[: len(whole) // 2])
+    return frames
+
+
+def test_a_damaged_frame_ends_a_stream_after_those_before_it(
+    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path, stream: Path
+) -> None:
+    out = tmp_path / "out"
+    capsys.readouterr()
+    assert main(run(place, "--frames", str(stream), "--draw", str(out), "--score", "0.1")) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error[not-an-image]: the image cannot be read, after 1 of 3 frames\n")
+    assert str(stream / "2.png") in captured.err
+    assert sorted(path.name for path in out.iterdir()) == ["1.png", "detections.csv", "frames.csv", "layers.csv"]
+    (frame,) = table(out / "frames.csv")
+    assert (frame["file"], int(frame["detections"])) == ("1.png", len(table(out / "detections.csv")))
+    assert {row["frame"] for row in table(out / "layers.csv")} == {"1"}
+    with Image.open(out / "1.png") as drawn:
+        assert np.asarray(drawn).shape == (30, 40, 3)
+    # What a stopped stream left can be replaced like that of any other.
+    (stream / "2.png").write_bytes((place / "in" / "2.png").read_bytes())
+    assert main(run(place, "--frames", str(stream), "--draw", str(out), "--replace")) == 0
+    assert len(table(out / "frames.csv")) == 3
+
+
+def test_frames_that_are_no_pictures_are_found_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path, stream: Path
+) -> None:
+    (stream / "4.png").write_text("no picture")
+    (stream / "5.png").write_bytes(b"")
+    capsys.readouterr()
+    assert main(run(place, "--frames", str(stream), "--draw", str(tmp_path / "out"))) == 2
+    err = capsys.readouterr().err
+    assert err.count("error[not-an-image]: the image cannot be read\n") == 2
+    assert [str(stream / name) in err for name in ("2.png", "4.png", "5.png")] == [False, True, True]
+    assert not (tmp_path / "out").exists()
+    words = ["--frames", str(stream), "--draw", str(tmp_path / "out"), "--limit", "1"]
+    assert main(run(place, *words)) == 0
+
+
+def test_pictures_are_turned_upright(capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    with Image.open(place / "in" / "1.png") as picture:
+        picture.save(tmp_path / "lying.png", exif=exif.tobytes())
+        picture.transpose(Image.Transpose.ROTATE_270).save(tmp_path / "upright.png")
+    found = []
+    for name in ("lying", "upright"):
+        words = ["--input", str(tmp_path / f"{name}.png"), "--score", "0.1", "--draw", str(tmp_path / f"{name}2.png")]
+        (picture,) = run_json(capsys, place, *words)["pictures"]
+        found.append({key: value for key, value in picture.items() if key != "picture"})
+    assert found[0] == found[1]
+    assert (found[0]["width"], found[0]["height"]) == SIZES[0][::-1]
+    assert found[0]["detections"]
+    assert (tmp_path / "lying2.png").read_bytes() == (tmp_path / "upright2.png").read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_stream_shows_its_progress_on_a_terminal(place: Path, tmp_path: Path) -> None:
+    import pty
+
+    leader, follower = pty.openpty()
+    words = run(place, "--frames", str(place / "in"), "--draw", str(tmp_path / "out"), "--json")
+    code = "import sys; from binpoint.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=follower, env=environment
+    ) as process:
+        os.close(follower)
+        out = process.stdout.read()
+        assert process.wait() == 0
+    shown = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+    assert "detection" in shown
+    assert "0/2" in shown
+    assert "2/2" in shown
+    assert len(json.loads(out)["pictures"]) == 2
 
 
 def test_outputs_can_be_written(place: Path, tmp_path: Path) -> None:

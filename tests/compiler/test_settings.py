@@ -67,6 +67,15 @@ def test_all_layers_inside():
     assert set(policy.overrides) == {"conv1", "body.fc", "body.fc.flatten"}
 
 
+def test_what_one_layer_sets_is_no_more_than_that():
+    """It has no exponent of its own, which a stride would not divide, and knows nothing of other layers' sections."""
+    texts = [f"layer.{name}.rounding=floor" for name in ("conv1", "body.fc", "body.fc.flatten")]
+    policy, _ = changed("numeric.exponent=block<4x4>", *texts)
+    assert all(own.granularity is None and not own.overrides for own in policy.overrides.values())
+    policy, _ = changed(*texts, "layer.conv1.exponent=block<2x2>", "layer.conv1.weights=5")
+    assert policy.for_layer("conv1").granularity == Granularity((2, 2))
+
+
 def test_update_policies_of_single_classes():
     most, fixed = UpdatePolicy(ExponentRule.MSB_MAX), UpdatePolicy(ExponentRule.FIXED)
     policy, _ = changed("numeric.update.gradients=msb-max", "layer.body.fc.update.weights=fixed")

@@ -9,7 +9,7 @@ from PIL import Image
 
 from binpoint.backends.kernel import TensorSpec
 from binpoint.backends.program import ProgramInput
-from binpoint.runtime.images import ImageFiles, list_folder
+from binpoint.runtime.images import SHOWN_FAULTS, ImageFiles, check_pictures, decode, list_folder, picture_size
 from binpoint.runtime.pixels import PixelConverter
 from binpoint.support.diagnostics import UserError
 from tests.programs import PIXELS
@@ -73,6 +73,69 @@ def test_damaged_and_unfit_images_are_user_errors(tmp_path: Path) -> None:
         assert fault(ImageFiles(PIXELS, (path,))).startswith(code)
     two_channels = replace(PIXELS, tensor=TensorSpec(2, 6, 6, 8))
     assert fault(ImageFiles(two_channels, (whole,))).startswith("wrong-shape")
+
+
+UPRIGHT = {
+    1: lambda stored: stored,
+    2: lambda stored: stored[:, ::-1],
+    3: lambda stored: stored[::-1, ::-1],
+    4: lambda stored: stored[::-1],
+    5: lambda stored: stored.T,
+    6: lambda stored: np.rot90(stored, -1),
+    7: lambda stored: stored[::-1, ::-1].T,
+    8: lambda stored: np.rot90(stored),
+    9: lambda stored: stored,
+}
+"""What a camera that was held so has stored, as it was seen (EXIF 2.32, orientation); 9 means nothing."""
+
+
+def save_turned(path: Path, orientation: int, pixels: np.ndarray) -> Path:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {"tiffinfo": {0x0112: orientation}} if path.suffix == ".tif" else {"exif": exif.tobytes()}
+    Image.fromarray(pixels).save(path, lossless=True, quality=100, **options)
+    return path
+
+
+@pytest.mark.parametrize("orientation", UPRIGHT)
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp"])
+def test_images_are_turned_upright(tmp_path: Path, suffix: str, orientation: int) -> None:
+    stored = np.kron(np.array([[0, 90, 180], [250, 130, 40]], np.uint8), np.ones((8, 8), np.uint8))
+    upright = UPRIGHT[orientation](stored)
+    path = save_turned(tmp_path / f"a{suffix}", orientation, stored)
+    assert picture_size(path) == (upright.shape[1], upright.shape[0])
+    np.testing.assert_allclose(np.asarray(decode(path, 1)), upright, atol=2)
+    assert decode(path, 3).size == picture_size(path)
+
+
+def test_the_size_of_an_input_is_that_of_upright_images(tmp_path: Path) -> None:
+    lying = save_turned(tmp_path / "a.png", 6, np.arange(8, dtype=np.uint8).reshape(2, 4))
+    declared = ProgramInput("image", TensorSpec(1, 4, 2, 8))
+    (found,) = ImageFiles(declared, (lying,)).read(0, 1)
+    np.testing.assert_array_equal(found[0], [[4, 0], [5, 1], [6, 2], [7, 3]])
+    assert "2 x 4 pixels" in fault(ImageFiles(PIXELS, (lying,)))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_exif_data_that_cannot_be_read_do_not_make_an_image_unreadable(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    Image.fromarray(GREY[:4]).save(path, exif=b"Exif\0\0no TIFF at all")
+    assert picture_size(path) == decode(path, 1).size == (6, 4)
+
+
+def test_headers_are_checked_together(tmp_path: Path) -> None:
+    whole = save(tmp_path / "a.png", GREY)
+    check_pictures([whole, whole])
+    deep = save(tmp_path / "deep.png", np.zeros((6, 6), np.uint16))
+    text = tmp_path / "text.png"
+    text.write_text("no image")
+    with pytest.raises(UserError) as caught:
+        check_pictures([whole, text, deep, whole, tmp_path / "no.png"])
+    found = [(each.code, Path(each.location.file).name) for each in caught.value.diagnostics]
+    assert found == [("not-an-image", "text.png"), ("wrong-dtype", "deep.png"), ("unreadable-file", "no.png")]
+    with pytest.raises(UserError) as caught:
+        check_pictures([text] * (SHOWN_FAULTS + 1))
+    assert len(caught.value.diagnostics) == SHOWN_FAULTS
 
 
 def test_sub_folders_named_by_numbers_are_those_labels(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,21 @@ def test_each_frame_has_its_own_rows(tmp_path: Path) -> None:
     assert [row["saturated"] for row in layers] == ["4", "1"]
     assert [row["results"] for row in layers] == ["100", "100"]
     assert [row["underflowed"] for row in layers] == ["9", "0"]
+
+
+def test_a_frame_is_listed_after_all_its_rows(tmp_path: Path) -> None:
+    """Wherever a stream is interrupted, the other tables are complete for every frame in the list."""
+
+    def interrupted() -> Iterator[TensorReport]:
+        yield TensorReport("conv", -3, 0, Events(100))
+        raise KeyboardInterrupt
+
+    with FrameLog(tmp_path) as log:
+        log.add(Path("1.png"), [], 0.1, [TensorReport("conv", -3, 0, Events(50))])
+        with pytest.raises(KeyboardInterrupt):
+            log.add(Path("2.png"), [Detection(0, "dog", 0.5, (1, 2, 3, 4))], 0.1, interrupted())
+    assert [row["frame"] for row in rows(tmp_path / "frames.csv")] == ["1"]
+    assert [row["frame"] for row in rows(tmp_path / "detections.csv")] == ["2"]
 
 
 def test_results_are_replaced_only_if_asked_for(tmp_path: Path) -> None:

@@ -49,6 +49,18 @@ def test_pixels_are_centred_on_grey_and_scaled(tmp_path: Path) -> None:
     assert np.array_equal(files.take(np.array([1, 0])), both[::-1])
 
 
+def test_pictures_are_placed_upright(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("L", (40, 10), 255).save(tmp_path / "a.png", exif=exif.tobytes())
+    files = PictureFiles(SCALED, (tmp_path / "a.png",))
+    numbers, placements = files.read_placed(0, 1)
+    assert placements == [files.placement((10, 40))]
+    assert np.array_equal(numbers, files.read(0, 1))
+    assert (numbers[0, 0, :, 20:28] == 1).all()
+    assert (numbers[0, 0, :, :20] == 0.5).all()
+
+
 def test_mean_and_deviation(tmp_path: Path) -> None:
     Image.new("RGB", (48, 32), (255, 0, 51)).save(tmp_path / "a.png")
     numbers = tuple(map(Fraction, (1, 2, 3)))
