@@ -12,7 +12,7 @@ the map.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,15 +84,24 @@ def _blocks_read(spec: KernelSpec, axis: int) -> IntArray:
 
 @dataclass(frozen=True)
 class BlockMap:
-    """A feature map: mantissas in a buffer of the backend, and its grid of exponents."""
+    """A feature map: mantissas in a buffer of the backend, and its grid of exponents.
+
+    `bounds` is (finest, coarsest) where it is known: no exponent lies outside.
+    """
 
     buffer: Any
     exponents: ExponentGrid
+    bounds: tuple[int, int] | None = field(default=None, compare=False, repr=False)
 
     @property
     def batch(self) -> int:
         """N, the number of images."""
         return len(self.exponents)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """(finest, coarsest): all exponents lie between them. There is an image."""
+        return self.bounds or (int(self.exponents.min()), int(self.exponents.max()))
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,9 @@ class Binding:
         """The operands' arguments, in the order of `definition.operand_shapes`."""
         if self._weight is not None:
             weight = self._load_weight(code, self._weight)
-            return [weight] if bias is None else [weight, bias_argument(code.plan, code.design, bias)]
+            if bias is None:
+                return [weight]
+            return [weight, argument(padded_bias(code.plan, code.design, bias), code.design.lanes.get("bias", 1))]
         source = self.spec.inputs[0]
         match self.spec.operation:
             case AveragePool() as pool:
@@ -267,11 +269,11 @@ class Binding:
         return code.weight_argument
 
 
-def bias_argument(plan: KernelPlan, design: Design, bias: IntArray) -> Any:
-    """A bias as a design's code takes it."""
+def padded_bias(plan: KernelPlan, design: Design, bias: IntArray) -> IntArray:
+    """A bias as a design's code reads it."""
     padded = aligned_zeros((design.bias_length(plan),), plan.container.dtype)
     padded[: len(bias)] = bias
-    return argument(padded, design.lanes.get("bias", 1))
+    return padded
 
 
 def _check_parameters(spec: KernelSpec, parameters: KernelParameters) -> None:

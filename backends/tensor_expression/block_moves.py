@@ -37,7 +37,7 @@ class BlockMoveKernel:
         moved = self._kernel([source.buffer], KernelExponents((0,), 0)).output
         grid = source.exponents if self._keeps_grid else moved_exponents(spec, source.exponents)
         counts = np.zeros((source.batch, len(exponents.candidates)), np.int64) if overflows else None
-        return BlockResult(BlockMap(moved, grid), Events(source.batch * prod(spec.output.shape)), counts)
+        return BlockResult(BlockMap(moved, grid, source.bounds), Events(source.batch * prod(spec.output.shape)), counts)
 
 
 def _keeps_grid(spec: KernelSpec) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ Key = tuple[tuple[int, ...], tuple[int, ...], ValueFormat]
 REMEMBERED_TABLES = 16
 """How many sets of thresholds a quantiser keeps prepared."""
 
+EVENTS = "block_saturated", "block_underflowed"
+"""Scratch memory of the two, a vector a task."""
+
 LARGEST_LIMIT = (1 << 31) - 1
 
 WHATEVER = ValueFormat()
@@ -50,10 +54,17 @@ class Tables:
 
 @dataclass(frozen=True)
 class Quantized:
-    """How many results saturated and underflowed, and the overflows (N, candidates) where they were counted."""
+    """What quantising some images leaves beside them.
+
+    Attributes:
+        saturated, underflowed: how many results did.
+        bounds: the finest and the coarsest exponent.
+        overflows: (N, candidates), where they were counted.
+    """
 
     saturated: int
     underflowed: int
+    bounds: tuple[int, int]
     overflows: IntArray | None
 
 
@@ -116,10 +127,7 @@ class BlockQuantizer:
         else:
             counts = self._choose(values, batch, stored_as, tables, exponents, stored)
         tasks = batch * self._rows * (1 if self._shared and step is Step.ANALYSE else self._vectors)
-        events = [
-            self._workspace.take(name, (tasks, self._lanes), "int32", self._lanes)
-            for name in ("block_saturated", "block_underflowed")
-        ]
+        events = [self._workspace.take(name, (tasks, self._lanes), "int32", self._lanes)[1] for name in EVENTS]
         candidates = (tables.candidates,) if step is Step.ANALYSE else ()
         self._function(step, stored_as, tables.lifted)(
             values,
@@ -130,10 +138,17 @@ class BlockQuantizer:
             tables.lifts,
             stored,
             output,
-            *(flat for _, flat in events),
+            *events,
         )
-        saturated, underflowed = (int(array.sum(dtype=np.int64)) for array, _ in events)
-        return Quantized(saturated, underflowed, counts)
+        summary, flat_summary = self._workspace.take("block_summary", (4,), "int64")
+        size = tasks * self._lanes
+        self._summarise(
+            *(self._workspace.take(name, (size,), "int32")[1] for name in EVENTS),
+            argument(grid.reshape(-1)),
+            flat_summary,
+        )
+        saturated, underflowed, finest, coarsest = summary.tolist()
+        return Quantized(saturated, underflowed, (finest, coarsest), counts)
 
     def _choose(
         self,
@@ -154,6 +169,15 @@ class BlockQuantizer:
         self._function(Step.CHOOSE)(flat, tables.candidates, limits, stored, exponents.default)
         images: IntArray = counts.sum(axis=(1, 2, 4), dtype=np.int64)
         return images
+
+    @cached_property
+    def _summarise(self) -> Function:
+        def build() -> Any:
+            from binpoint.backends.tensor_expression import block_summary_code
+
+            return block_summary_code.build()
+
+        return self._compiler.function("block summary", build)
 
     def _function(self, step: Step, values: ValueFormat = WHATEVER, lifted: bool = False) -> Function:
         key = step, values, lifted

@@ -27,10 +27,10 @@ from binpoint.backends.kernel import (
     KernelParameters,
     KernelSpec,
 )
-from binpoint.backends.memory import aligned_zeros
+from binpoint.backends.memory import aligned_copy, aligned_zeros
 from binpoint.backends.oracle.accumulate import accumulator_exponent
 from binpoint.backends.oracle.fixed_point import mantissa_range
-from binpoint.backends.tensor_expression.binding import Binding, Code, Setting, bias_argument
+from binpoint.backends.tensor_expression.binding import Binding, Code, Setting, padded_bias
 from binpoint.backends.tensor_expression.block_plan import ValueFormat
 from binpoint.backends.tensor_expression.block_ranges import ChannelRanges, FilterSums, coarse_bound
 from binpoint.backends.tensor_expression.bounds import (
@@ -43,6 +43,7 @@ from binpoint.backends.tensor_expression.bounds import (
 )
 from binpoint.backends.tensor_expression.buffers import argument
 from binpoint.backends.tensor_expression.compiler import Compiler, centred_designs
+from binpoint.backends.tensor_expression.convolution_tiling import LANES
 from binpoint.backends.tensor_expression.layout import WIDEST_BITS, feature_map_layout, storage_dtype
 from binpoint.backends.tensor_expression.plan import Container, Form, KernelPlan, nameless
 from binpoint.backends.tensor_expression.runtime_scalars import value_fraction_bits
@@ -85,19 +86,26 @@ class Operands:
         return max(self.coarsest) - min(self.finest)
 
 
+@dataclass(frozen=True, eq=False)
+class Centred:
+    """A kernel about centres: its transform, and its bias where all centres are 0, as code reads it."""
+
+    transform: Transform
+    bias: IntArray
+
+
 @dataclass(frozen=True)
 class Values:
     """The code that computes values, their exponents, one for each output channel, and how they are stored.
 
-    `bias` is that of the setting, `transform` Winograd's where the kernel is centred. `faster` says that there is
-    faster code, which a look at the inputs may justify.
+    `centred` is there where the kernel is. `faster` says that there is faster code, which a look at the inputs may
+    justify.
     """
 
     setting: Setting
     exponents: tuple[int, ...]
     format: ValueFormat
-    bias: IntArray | None
-    transform: Transform | None
+    centred: Centred | None
     faster: bool
 
 
@@ -143,13 +151,15 @@ class ValuesBinding(Binding):
             return None
         code, transform, faster = self._fastest(plan, operands)
         setting = self._completed(code, bias, settings)
-        if transform is not None:
+        centred = None
+        if transform is not None and bias is not None:
             setting = replace(setting, operands=(*setting.operands, self._centres(np.zeros(0, np.int64))))
+            centred = Centred(transform, padded_bias(code.plan, code.design, bias))
         drop = 0 if spec.exact else value_fraction_bits(spec, folded=code.plan.folded)
         # Exact operations leave mantissas.
         dtype = storage_dtype(spec.inputs[0].bits) if spec.exact else code.plan.container.dtype
         value_exponents = tuple(unit - drop for unit in spread_channels(units, spec))
-        return Values(setting, value_exponents, ValueFormat(code.plan.container, dtype), bias, transform, faster)
+        return Values(setting, value_exponents, ValueFormat(code.plan.container, dtype), centred, faster)
 
     def look(self, ranges: ChannelRanges) -> Seen:
         """What the aligned mantissas of a convolution prove."""
@@ -162,16 +172,17 @@ class ValuesBinding(Binding):
                     exact.append(design)
         return Seen(coarse_bound(sums.bound(ranges.magnitudes, SMALL_TOTAL)), tuple(exact))
 
-    def about_centres(self, values: Values, ranges: ChannelRanges) -> Values:
-        """The values of a centred kernel for channels with these ranges: the bias makes up for their centres."""
-        if values.transform is None or values.bias is None:
-            return values
-        centres = ranges.centres(values.transform.largest)
+    def about_centres(self, values: Values, ranges: ChannelRanges) -> tuple[Any, ...]:
+        """The operands of the kernel for channels with these ranges: the bias makes up for their centres."""
+        weight, *others = values.setting.operands
+        if values.centred is None:
+            return weight, *others
+        centres = ranges.centres(values.centred.transform.largest)
         if not centres.any():
-            return values
-        setting, bias = values.setting, values.bias + self._filter_sums.of_constants(centres)
-        operands = setting.operands[0], bias_argument(setting.plan, setting.design, bias), self._centres(centres)
-        return replace(values, setting=replace(setting, operands=operands))
+            return weight, *others
+        bias, missing = aligned_copy(values.centred.bias), self._filter_sums.of_constants(centres)
+        bias[: len(missing)] += missing
+        return weight, argument(bias, LANES), self._centres(centres)
 
     @cached_property
     def _filter_sums(self) -> FilterSums:
