@@ -54,7 +54,7 @@ class Alignment:
         """Those of the last call's `batch` images."""
         found, _ = self._ranges(batch, 1)
         by_vector = found.reshape(batch, self._vectors, self._rows, 2, self._lanes).max(axis=(0, 2))
-        greatest, complement = by_vector.swapaxes(0, 1).reshape(2, -1)[:, : self._tensor.channels].astype(np.int64)
+        greatest, complement = by_vector.swapaxes(0, 1).reshape(2, -1)[:, : self._tensor.channels].astype(np.int32)
         return ChannelRanges(~complement, greatest)
 
     def _ranges(self, batch: int, lanes: int) -> tuple[IntArray, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,28 +16,34 @@ KEPT_BITS = 4
 
 @dataclass(frozen=True, eq=False)
 class ChannelRanges:
-    """The least and the greatest mantissa of each channel, (C,); 0 is always among them."""
+    """The least and the greatest mantissa of each channel, int32 (C,); 0 is always among them."""
 
     least: IntArray
     greatest: IntArray
 
-    @property
-    def magnitudes(self) -> IntArray:
-        """The largest magnitude of each channel."""
-        largest: IntArray = np.maximum(-self.least, self.greatest)
-        return largest
+    @cached_property
+    def largest(self) -> int:
+        """The largest magnitude of all."""
+        return max(int(self.greatest.max(initial=0)), -int(self.least.min(initial=0)))
 
-    @property
+    @cached_property
     def widest(self) -> int:
         """How far the mantissas of a channel lie apart, at most."""
         return int((self.greatest - self.least).max(initial=0))
 
-    def centres(self, largest: int) -> IntArray:
-        """What brings each channel to magnitudes of at most `largest`, of at least half the widest, once subtracted.
+    def magnitudes(self, most: int) -> IntArray:
+        """The largest magnitude of each channel, or `most`."""
+        magnitudes: IntArray = np.minimum(np.maximum(-self.least, self.greatest), most)
+        return magnitudes
 
-        Channels move no further than they need, most of them not at all.
+    def centres(self, most: int) -> IntArray | None:
+        """What brings each channel to magnitudes of at most `most` once subtracted; None where none has to move.
+
+        No channel is wider than 2 * most, and none moves further than it needs, most of them not at all.
         """
-        centres: IntArray = np.maximum(self.greatest - largest, 0) + np.minimum(self.least + largest, 0)
+        if self.largest <= most:
+            return None
+        centres: IntArray = np.maximum(self.greatest - most, 0) + np.minimum(self.least + most, 0)
         return centres
 
 
@@ -52,17 +59,17 @@ class FilterSums:
         # These sums are far below 2^53, so that float64 holds them, and multiplies them fast.
         self._totals = np.ascontiguousarray(filters.sum(axis=(2, 3), dtype=np.int64).T.astype(np.float64))
 
-    def bound(self, magnitudes: IntArray, enough: int) -> int:
-        """A bound on all sums of products, where channel c has no magnitude above magnitudes[c].
+    def bound(self, ranges: ChannelRanges, most: int, enough: int) -> int:
+        """A bound on all sums of products, where no channel has magnitudes past its range or `most`.
 
         It is not looked for any further once it is below `enough`.
         """
-        bound = self.largest * int(magnitudes.max(initial=0))
+        bound = self.largest * min(ranges.largest, most)
         if bound < enough:
             return bound
         # The margin covers what float32 rounds away.
         margin = 1 + (self._magnitudes.shape[-1] + 4) * 2.0**-22
-        by_group = magnitudes.astype(np.float32).reshape(len(self._magnitudes), -1, 1)
+        by_group = ranges.magnitudes(most).astype(np.float32).reshape(len(self._magnitudes), -1, 1)
         return int(float((self._magnitudes @ by_group).max(initial=0)) * margin) + 1
 
     def of_constants(self, constants: IntArray) -> IntArray:

@@ -153,7 +153,7 @@ class ValuesBinding(Binding):
         setting = self._completed(code, bias, settings)
         centred = None
         if transform is not None and bias is not None:
-            setting = replace(setting, operands=(*setting.operands, self._centres(np.zeros(0, np.int64))))
+            setting = replace(setting, operands=(*setting.operands, self._centres(np.zeros(0, np.int32))))
             centred = Centred(transform, padded_bias(code.plan, code.design, bias))
         drop = 0 if spec.exact else value_fraction_bits(spec, folded=code.plan.folded)
         # Exact operations leave mantissas.
@@ -167,22 +167,20 @@ class ValuesBinding(Binding):
         for design in WINOGRAD:
             transform = design.weight_transform
             if ranges.widest <= 2 * transform.largest:
-                magnitudes = np.minimum(ranges.magnitudes, transform.largest)
-                if sums.bound(magnitudes, transform.exact_below) < transform.exact_below:
+                total = sums.bound(ranges, transform.largest, transform.exact_below)
+                if total < transform.exact_below:
                     exact.append(design)
-        return Seen(coarse_bound(sums.bound(ranges.magnitudes, SMALL_TOTAL)), tuple(exact))
+        return Seen(coarse_bound(sums.bound(ranges, ranges.largest, SMALL_TOTAL)), tuple(exact))
 
     def about_centres(self, values: Values, ranges: ChannelRanges) -> tuple[Any, ...]:
         """The operands of the kernel for channels with these ranges: the bias makes up for their centres."""
-        weight, *others = values.setting.operands
-        if values.centred is None:
-            return weight, *others
-        centres = ranges.centres(values.centred.transform.largest)
-        if not centres.any():
-            return weight, *others
-        bias, missing = aligned_copy(values.centred.bias), self._filter_sums.of_constants(centres)
+        operands, centred = values.setting.operands, values.centred
+        centres = None if centred is None else ranges.centres(centred.transform.largest)
+        if centred is None or centres is None:
+            return operands
+        bias, missing = aligned_copy(centred.bias), self._filter_sums.of_constants(centres)
         bias[: len(missing)] += missing
-        return weight, argument(bias, LANES), self._centres(centres)
+        return operands[0], argument(bias, LANES), self._centres(centres)
 
     @cached_property
     def _filter_sums(self) -> FilterSums:
@@ -194,9 +192,9 @@ class ValuesBinding(Binding):
         source = self.spec.inputs[0]
         layout = feature_map_layout(source)
         words = aligned_zeros((layout.blocks(source.channels), layout.block // 2), "int32")
-        padded = np.zeros((words.size, 2), np.int64)
-        padded.reshape(-1)[: len(centres)] = centres
-        words.reshape(-1)[:] = padded[:, 0] + (padded[:, 1] << 16)
+        flat, upper = words.reshape(-1), centres[1::2] << 16
+        flat[: len(upper)] = upper
+        flat[: -(-len(centres) // 2)] += centres[::2]
         return argument(words)
 
     def _units(self, operands: Operands, exponents: BlockExponents) -> tuple[KernelExponents, Sequence[int] | None]:
