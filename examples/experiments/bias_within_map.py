@@ -4,8 +4,9 @@
         [--block 4x4] [--bits 8]
 
 Every block of a map chooses its own position, shared by channels in the upper row and per channel, averaged over
-them, in the lower one. Colours are fraction bits above those of the layer's coarsest candidate, which is all that the
-map would have with one exponent a layer. bias_within_map.csv counts the elements at each position.
+them, in the lower one. Colours are fraction bits above those of the layer's coarsest candidate, which holds the
+largest value of the map, and which all of it would have with one exponent a layer. bias_within_map.csv counts the
+elements at each position.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def draw(pixels: FloatArray, found: Sequence[Bias], title: str) -> Figure:
     most = max(bias.candidates for bias in found) - 1
     colours = colormaps[COLOURS].resampled(SHADES * most)
     figure = Figure(figsize=(3.1 * (1 + len(layers)) + 1, 3.4 * len(ways) + 0.6), layout="constrained")
-    figure.suptitle(f"{title}: fraction bits above those of one exponent a layer")
+    figure.suptitle(f"{title}: fraction bits above those that hold the largest value of the layer")
     axes = figure.subplots(len(ways), 1 + len(layers), squeeze=False)
     for line, way in zip(axes, ways, strict=True):
         line[0].imshow(_picture(pixels))

@@ -44,7 +44,7 @@ def draw_ways(rows: Sequence[Row], network: str, block: str) -> Figure:
         ax.set_title(WEIGHTS[weights], fontsize=10)
     for ax in axes[-1]:
         ax.set_xlabel("bits of activations")
-    _legend(figure, axes[0][0])
+    _legend(figure)
     return figure
 
 
@@ -76,7 +76,7 @@ def draw_sizes(rows: Sequence[Row], network: str) -> Figure:
         ax.set_title(f"{bits} bits", fontsize=10)
     for ax in axes[-1]:
         ax.set_xlabel("block, height x width")
-    _legend(figure, axes[0][0])
+    _legend(figure)
     return figure
 
 
@@ -103,7 +103,7 @@ def draw_layers(rows: Sequence[Row], network: str, block: str) -> Figure:
             ax.grid(alpha=0.3)
     for ax, weights in zip(axes[0], shared, strict=True):
         ax.set_title(WEIGHTS[weights], fontsize=10)
-    _legend(figure, axes[0][0])
+    _legend(figure)
     return figure
 
 
@@ -115,9 +115,16 @@ def _plot(ax: Axes, way: str, x: Sequence[int], y: Sequence[float]) -> None:
     ax.plot(x, y, style, color=COLOURS[way], label=kind.title, markersize=4.5, linewidth=1.4)
 
 
-def _legend(figure: Figure, ax: Axes) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+def _legend(figure: Figure) -> None:
+    """One for all plots; a way that only some of them have is in it, too."""
+    found = {}
+    for ax in figure.axes:
+        handles, labels = ax.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    titles = [way.title for way in WAYS.values() if way.title in found]
+    figure.legend(
+        [found[title] for title in titles], titles, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+    )
 
 
 def _by_way(rows: Sequence[Row]) -> dict[str, list[Row]]:
