@@ -85,8 +85,12 @@ def _numeric(network: NetworkGraph) -> str:
     widths = []
     for tensor_class in TensorClass:
         bits = policy.width(tensor_class)
-        widths.append(f"{tensor_class} {f'{bits} bits' if bits else 'as the target'}".replace("_", " "))
+        width = f"{tensor_class} {f'{bits} bits' if bits else 'as the target'}".replace("_", " ")
+        each = tensor_class is TensorClass.WEIGHTS and policy.weights_per_channel
+        widths.append(f"{width} per channel" if each else width)
     facts = [*widths, f"exponent {policy.granularity or 'as the target'}", f"rounding {policy.rounding}"]
+    if policy.blocks is not None:
+        facts.append(f"blocks {policy.blocks}")
     facts.append(f"update {policy.update}")
     facts += [f"update of {tensor_class.replace('_', ' ')} {update}" for tensor_class, update in policy.updates.items()]
     if policy.overrides:

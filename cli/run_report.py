@@ -75,7 +75,7 @@ def print_report(report: Report) -> None:
     if evaluation.accuracy is not None:
         beside = "" if report.float_accuracy is None else f" (in float {report.float_accuracy:.2%})"
         print(f"accuracy {evaluation.accuracy:.2%}{beside} on {evaluation.samples} images")
-    title = f"{program.name} on {target.name}, {_exponents(report)} exponents"
+    title = f"{program.name} on {target.name}, {EXPONENTS[_exponents(report)]}"
     if isinstance(session, BlockSession):
         print_maps(title, (*session.inputs, *session.layers))
     else:
@@ -126,6 +126,16 @@ def _predictions(report: Report) -> list[dict[str, Any]] | None:
         return None
     names = range(len(classes)) if data.names is None else data.names
     return [{"sample": name, "class": int(found)} for name, found in zip(names, classes, strict=False)]
+
+
+EXPONENTS = {
+    "fixed": "fixed exponents",
+    "statistics": "exponents from statistics",
+    "blocks": "exponents of blocks",
+    "frame": "exponents from the previous frame",
+    "current": "exponents from the frame itself",
+}
+"""Where exponents came from, as titles say it."""
 
 
 def _exponents(report: Report) -> str:

@@ -31,6 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hardware.add_argument("--map", type=_shape, default=DEFAULT_MAP, metavar="CxHxW", help="of results (16x448x448)")
     hardware.add_argument("--inputs", type=count, metavar="C", help="input channels (default: as many as results have)")
     hardware.add_argument("--bits", type=count, default=8, metavar="B", help="of a result (default 8)")
+    hardware.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="target.blocks.sharing=channel or target.blocks.candidates=4, for all; may be repeated",
+    )
     for action in (listing, show, check, hardware):
         action.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -102,17 +109,19 @@ def _hardware(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from binpoint.cli.output import print_json, print_table
+    from binpoint.compiler.settings import apply_to_target, parse_settings
     from binpoint.scheduling.block_hardware import BlockWork, block_hardware
     from binpoint.support.diagnostics import Collector, user_error
     from binpoint.support.target import REGISTER_BITS
     from binpoint.support.target_file import load_target
 
+    settings = parse_settings(arguments.set)
     collector = Collector()
     work = BlockWork(arguments.map, arguments.inputs or arguments.map[0], arguments.bits)
     columns = []
     for name in arguments.target:
         with collector.catch():
-            target = load_target(name)
+            target = apply_to_target(load_target(name), settings)
             if target.blocks is None:
                 message, hint = f'the target "{target.name}" knows one exponent a tensor', "it needs a [blocks] section"
                 raise user_error("no-blocks", message, found=name, expected="exponents of blocks", hint=hint)

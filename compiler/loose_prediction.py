@@ -12,7 +12,7 @@ from binpoint.backends.program import KernelCall, Program
 from binpoint.support.number_text import format_number
 from binpoint.support.numeric import BlockMethod, Measure, Neighbour, NumericPolicy
 
-LOOSE_SHARE = Fraction(1, 16)
+LOOSE_SHARE = Fraction(1, 64)
 """The tolerated share of a block's results from which on a threshold is loose (docs/language.md has what it costs)."""
 
 
@@ -36,9 +36,9 @@ class LoosePrediction:
 
     def __str__(self) -> str:
         """As a warning: what is tolerated, and how to tolerate less."""
-        others = f" and {self.others} more" if self.others else ""
+        others = f" and {self.others} more tolerate" if self.others else " tolerates"
         return (
-            f'the prediction of "{self.kernel}"{others} tolerates {format_number(self.threshold)} saturated results a '
+            f'the prediction of "{self.kernel}"{others} {format_number(self.threshold)} saturated results a '
             f"block (threshold), of the {self.results} that a block has: too many for most networks; "
             f"--set '{self.setting}=predict(threshold=0)' tolerates none"
         )

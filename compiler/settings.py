@@ -73,9 +73,8 @@ def apply_settings(network: NetworkGraph, target: Target, settings: Sequence[Set
     collector = Collector()
     with collector.catch():
         network = apply_to_network(network, [setting for setting in settings if setting.scope != TARGET])
-    of_target = [setting for setting in settings if setting.scope == TARGET]
     with collector.catch():
-        target = _change_target(target, of_target) if of_target else target
+        target = apply_to_target(target, [setting for setting in settings if setting.scope == TARGET])
     collector.raise_any()
     return network, target
 
@@ -92,6 +91,17 @@ def apply_to_network(network: NetworkGraph, settings: Sequence[Setting]) -> Netw
             policy = _change_policy(policy, setting, network)
     collector.raise_any()
     return network.with_numeric(policy)
+
+
+def apply_to_target(target: Target, settings: Sequence[Setting]) -> Target:
+    """The target with all settings, in order, where there is no network. Raises UserError with every faulty one."""
+    collector = Collector()
+    for setting in settings:
+        if setting.scope != TARGET:
+            message, hint = "there is no network to change", "settings of a target begin with target."
+            collector.add(Diagnostic("needs-network", message, setting.location, setting.text, hint=hint))
+    collector.raise_any()
+    return _change_target(target, settings) if settings else target
 
 
 def _parse(text: str) -> Setting:

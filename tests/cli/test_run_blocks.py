@@ -164,7 +164,7 @@ def test_compiling_says_what_positions_take(capsys, folder):
 
 
 def test_a_prediction_that_tolerates_too_much_is_warned_of_once(capsys, folder):
-    """4 channels of 4x4 results: a threshold of 10, the target's, is more than a 16th of them."""
+    """4 channels of 4x4 results: a threshold of 10, the target's, is more than a 64th of them."""
     network, data = str(folder / "n.bp"), str(folder / "data.npz")
     compiled = ["compile", network, "-t", "block16-neighbour", "-o", str(folder / "p.bpz")]
     direct = ["run", network, "-t", "block16-neighbour", "--data", data, "--backend", "oracle"]

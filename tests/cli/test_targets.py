@@ -101,3 +101,12 @@ def test_hardware_of_targets_without_blocks_is_refused(capsys) -> None:
 def test_hardware_of_results_that_registers_do_not_hold_is_refused(capsys, bits) -> None:
     assert main(["targets", "hardware", "block16", "--bits", bits]) == 2
     assert capsys.readouterr().err.startswith("error[wide-operand]")
+
+
+def test_hardware_of_changed_targets(capsys) -> None:
+    changed = ["--set", "target.blocks.sharing=channel", "--set", "target.blocks.size=[2, 2]"]
+    assert main(["targets", "hardware", "block16", "--map", "32x56x56", "--json", *changed]) == 0
+    (block16,) = json.loads(capsys.readouterr().out)["targets"]
+    assert (block16["filter_units"], block16["delay_buffer_bits"]) == (4, 4 * 40)
+    assert main(["targets", "hardware", "block16", "--set", "numeric.activations=8"]) == 2
+    assert "there is no network to change" in capsys.readouterr().err
