@@ -192,7 +192,7 @@ def _warnings(compilation: Compilation) -> Iterator[str]:
     parameters = compilation.parameters
     for name in parameters.clamped:
         low, high = compilation.program.policies[name].exponent_range
-        yield f"the exponent of {name} was clamped to {parameters.exponents[name]}, into {low} to {high}"
+        yield f"the exponent of {name} was clamped to {parameters.shown_exponent(name)}, into {low} to {high}"
     for name, saturated in parameters.saturated.items():
         size = parameters.mantissas[name].size
-        yield f"{saturated} of {size} values of {name} saturate at the exponent {parameters.exponents[name]}"
+        yield f"{saturated} of {size} values of {name} saturate at the exponent {parameters.shown_exponent(name)}"

@@ -184,7 +184,9 @@ def _policy(facts: dict[str, Any]) -> str:
 def _exponent(parameter: dict[str, Any]) -> Any:
     """The exponent of a parameter, or the range of those of its channels."""
     channels = parameter["channel_exponents"]
-    return parameter["exponent"] if channels is None else f"{min(channels)} to {max(channels)}"
+    if channels is None:
+        return parameter["exponent"]
+    return channels[0] if len(set(channels)) == 1 else f"{min(channels)} to {max(channels)}"
 
 
 def _kernel_row(kernel: dict[str, Any]) -> tuple[Any, ...]:

@@ -39,6 +39,13 @@ class QuantizedParameters:
     clamped: tuple[str, ...]
     channel_exponents: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    def shown_exponent(self, name: str) -> str:
+        """The exponent of a parameter, or the range of those of its output channels."""
+        channels = self.channel_exponents.get(name)
+        if channels is None:
+            return str(self.exponents[name])
+        return str(channels[0]) if len(set(channels)) == 1 else f"{min(channels)} to {max(channels)}"
+
 
 def quantize_parameters(program: Program, floats: Mapping[str, NDArray[np.float32]]) -> QuantizedParameters:
     """Round every parameter of a program half-even to its width. `floats` has one array for each."""

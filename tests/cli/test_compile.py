@@ -256,3 +256,10 @@ def test_the_weights_that_a_network_names_are_never_written_over(capsys, tmp_pat
     status, captured = compile_(capsys, network, "-t", "tiny16", "-o", str(weights))
     assert (status, weights.read_text()) == (2, "mine")
     assert "error[same-file]" in captured.err
+
+
+def test_exponents_of_channels_that_were_clamped_are_a_range(capsys, network, tmp_path):
+    options = ["--set", "numeric.weights=8 bits per channel", "--set", "numeric.exponent_range=[-6, 8]"]
+    status, captured = compile_(capsys, network, "-t", "block16", "-o", tmp_path / "c.bpz", *options)
+    assert status == 0
+    assert "the exponent of fc.weight was clamped to -6, into -6 to 8" in captured.err

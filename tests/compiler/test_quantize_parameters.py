@@ -70,3 +70,13 @@ def test_no_value_is_out_of_range_at_its_exponent(bits, values):
     if values.any():
         finer = np.ldexp(values.astype(np.float64), 1 - exponent)
         assert ((finer < -(2 ** (bits - 1))) | (finer >= 2 ** (bits - 1))).any()
+
+
+def test_exponents_of_channels_are_clamped_and_shown_as_a_range():
+    numeric = "weights = 8 bits per channel  exponent_range = [-9, 4]"
+    result = quantize_parameters(program(numeric), floats([1, 0.5, 0, 2**-9, 0, 0]))
+    assert result.channel_exponents["y.weight"] == (-6, -9)
+    assert result.clamped == ("y.weight", "y.bias")
+    assert (result.shown_exponent("y.weight"), result.shown_exponent("y.bias")) == ("-9 to -6", "-9")
+    alike = quantize_parameters(program(numeric), floats([1, 0, 0, 1, 0, 0]))
+    assert alike.shown_exponent("y.weight") == "-6"
