@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from xdsl.printer import Printer
 
 from binpoint.compiler import pipeline, training_pipeline
+from binpoint.compiler.block_defaults import with_target_blocks
 from binpoint.compiler.build_nn import build_nn
 from binpoint.compiler.frontends.dsl.parser import parse_network, parse_network_text
 from binpoint.compiler.frontends.dsl.printer import print_network
@@ -83,6 +84,8 @@ def test_every_stage_of_training_reads_back():
 @given(networks())
 @settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_every_stage_of_any_network_reads_back(network):
+    # As the pipeline does: what cuts maps into blocks says how these find their exponents.
+    network = with_target_blocks(network, TARGET)
     note(print_network(network))
     codes: set[str] = set()
     module = build_nn(network)
